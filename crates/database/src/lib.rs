@@ -35,7 +35,7 @@ mod write;
 
 pub use build::builds::InterruptedBuild;
 pub use build::index_build::IndexesCreated;
-pub use catalog::collection::{Capped, Collection, CollectionDefinition, IndexCatalog};
+pub use catalog::collection::{COLLATION, Capped, Collection, CollectionDefinition, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, clustered_index};

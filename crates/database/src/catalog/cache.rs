@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use quarry_bson::Document;
+use quarry_collation::Collation;
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
 use crate::catalog::collection::{Collection, IndexCatalog};
@@ -147,7 +148,8 @@ impl Catalog {
     pub fn checked(&self, spec: &Document) -> Result<Document> {
         let mut index = Index::from_spec(spec.as_raw(), Ident(0))?;
         if let Some(partial) = &index.partial {
-            self.validators.language.compile(partial.as_raw())?;
+            let language = &self.validators.language;
+            language.compile(partial.as_raw(), &Collation::SIMPLE)?;
         }
         if let Some(kind) = &index.pattern.kind {
             let options = index.kind_options.as_raw();

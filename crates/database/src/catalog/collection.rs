@@ -6,9 +6,11 @@
 use std::sync::OnceLock;
 
 use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_collation::Collation;
 
 use crate::catalog::validation::Validation;
 use crate::catalog::view::View;
+use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -23,6 +25,9 @@ use crate::keyspace::namespace::Namespace;
 
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
+
+/// The option with the specification of a collection's default collation.
+pub const COLLATION: &str = "collation";
 
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,8 @@ pub struct Collection {
     pub validation: Option<Box<Validation>>,
     /// The definition, if the name means a view.
     pub view: Option<View>,
+    /// How strings are compared by operations that do not say otherwise, and kept by indexes that do not.
+    pub collation: Collation,
     pub(crate) entry: Document,
     pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
@@ -102,6 +109,7 @@ impl Collection {
         let images = options.and_then(|options| options.get_document(PRE_IMAGES));
         let keeps_pre_images =
             images.is_some_and(|images| images.get("enabled").is_some_and(|on| on.is_truthy()));
+        let collation = options.map_or(Ok(None), collation_of)?.unwrap_or_default();
         Ok(Collection {
             prefix: ident.prefix(),
             namespace,
@@ -109,8 +117,9 @@ impl Collection {
             uuid,
             capped,
             keeps_pre_images,
-            validation: options.and_then(Validation::of),
+            validation: options.and_then(|options| Validation::of(options, &collation)),
             view: options.and_then(View::of),
+            collation,
             entry,
             index_catalog: OnceLock::new(),
         })
@@ -201,7 +210,7 @@ impl Collection {
             let mut index =
                 Index::from_spec(spec, Ident(u64::try_from(ident).map_err(|_| broken())?))?;
             if let Some(partial) = &index.partial {
-                index.filter = Some(language.compile(partial.as_raw())?);
+                index.filter = Some(language.compile(partial.as_raw(), &Collation::SIMPLE)?);
             }
             if let Some(kind) = &index.pattern.kind {
                 let options = index.kind_options.as_raw();
@@ -293,6 +302,12 @@ fn stored_index(index: &Index) -> Document {
 
 fn ident_value(ident: Ident) -> i64 {
     i64::try_from(ident.0).expect("idents count up from 16")
+}
+
+/// The collation among the options of a collection. It was checked when they were given.
+fn collation_of(options: RawDocument<'_>) -> Result<Option<Collation>> {
+    let specification = options.get_document(COLLATION);
+    specification.map_or(Ok(None), parse_collation)
 }
 
 fn capped_of(options: RawDocument<'_>) -> Option<Capped> {

@@ -4,11 +4,13 @@
 //! behind a batch goes on from the next batch's snapshot, as the pipeline's own read does.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use quarry_bson::{RawArray, RawDocument};
-use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope, View};
+use quarry_database::{Collection, CollectionSnapshot, Ident, Namespace, Operation, Scope, View};
 
+use super::collation::other_collation;
 use super::executor::Reading;
 use super::find::plan;
 use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
@@ -181,9 +183,10 @@ impl OtherCollections {
     }
 
     /// The view that the name means, if it means one.
-    fn view(&self, name: &str) -> Option<View> {
+    fn view(&self, name: &str) -> Option<Arc<Collection>> {
         let other = self.collections.get(name)?;
-        other.snapshot.as_ref()?.collection.view.clone()
+        let collection = &other.snapshot.as_ref()?.collection;
+        collection.view.is_some().then(|| Arc::clone(collection))
     }
 
     fn begin(&self, name: &str, find: SubFind<'_>) -> Result<OpenRead> {
@@ -224,7 +227,13 @@ fn read_by(view: &View) -> impl Iterator<Item = &str> {
 
 impl Lent<'_> {
     /// Begins a read of a view: a run of its stages, with those of the find behind them, over a read of what it is on.
-    fn begin_view(&mut self, view: &View, find: SubFind<'_>) -> Result<OpenRead> {
+    fn begin_view(&mut self, collection: &Collection, find: SubFind<'_>) -> Result<OpenRead> {
+        if *find.context.collation() != collection.collation {
+            return Err(other_collation(collection));
+        }
+        let Some(view) = &collection.view else {
+            return Ok(OpenRead::OfNothing);
+        };
         interrupts::work(UNITS_OF_A_SNAPSHOT)?;
         let stages = stages_of_sub_find(view.pipeline(), find)?;
         let stages = RawArray::from_document(RawDocument::new(&stages)?);
@@ -279,7 +288,7 @@ impl Lent<'_> {
 impl Collections for Lent<'_> {
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> crate::Result<ReadId> {
         let read = Some(match self.others.view(collection) {
-            Some(view) => self.begin_view(&view, find)?,
+            Some(collection) => self.begin_view(&collection, find)?,
             None => self.others.begin(collection, find)?,
         });
         let OtherCollections { reads, free, .. } = &mut *self.others;

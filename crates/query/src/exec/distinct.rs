@@ -5,6 +5,7 @@ use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
 use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
 
+use super::collation::context_over;
 use super::find::{plan, plan_of_values};
 use super::request::DistinctRequest;
 use super::view;
@@ -30,9 +31,13 @@ pub fn distinct(
 ) -> Result<Vec<Value>> {
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
+    let snapshot = scope.snapshot(request.namespace, operation)?;
+    let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+    let mut held = None;
+    let context = context_over(context, collection, &mut held);
     let parsed = Parsed::parse(request.filter, None, None, context)?;
     let path = FieldPath::parse(request.key)?;
-    let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
+    let Some(snapshot) = snapshot else {
         return Ok(Vec::new());
     };
     let mut found = Found {

@@ -8,8 +8,8 @@ use quarry_bson::DocumentBuilder;
 use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
-use super::aggregate::{head, input};
-use super::collation::statement_context;
+use super::aggregate::{collection_over, head, input};
+use super::collation::{context_beneath, context_over, statement_context};
 use super::find::{plan_of_groups, plan_of_values, plan_to_show};
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
@@ -103,7 +103,7 @@ pub fn explain(
 ) -> Result<()> {
     if let Some((shown, context)) = over_view(scope, operation, &explained)? {
         let mut request = shown.request()?;
-        request.context = context;
+        request.context = Some(&context);
         return explain_aggregate(scope, operation, request, verbosity, reply);
     }
     let own = explained.statement_context()?;
@@ -153,11 +153,11 @@ impl<'a> Explained<'a> {
 }
 
 /// The read of a view as the aggregate that it is; none if the command reads no view.
-fn over_view<'a>(
+fn over_view(
     scope: Scope<'_>,
     operation: &Operation,
-    explained: &Explained<'a>,
-) -> Result<Option<(view::Shown, Option<&'a ExpressionContext>)>> {
+    explained: &Explained<'_>,
+) -> Result<Option<(view::Shown, ExpressionContext)>> {
     let (namespace, context) = match explained {
         Explained::Find(find) => (find.namespace, find.context),
         Explained::Count(count) => (count.namespace, count.context),
@@ -172,6 +172,7 @@ fn over_view<'a>(
     let Some(collection) = view::view(scope, operation, namespace)? else {
         return Ok(None);
     };
+    let context = context_beneath(context, &collection)?;
     let shown = match explained {
         Explained::Count(count) => view::Shown::of_count(scope, operation, &collection, count)?,
         Explained::Aggregate(request) => {
@@ -198,6 +199,9 @@ fn explain_aggregate(
 ) -> Result<()> {
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
+    let collection = collection_over(scope, operation, request.over, context)?;
+    let mut held = None;
+    let context = context_over(context, collection.as_deref(), &mut held);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
     if let Some(last) = pipeline.stages.last()
         && last.written().is_some()
@@ -336,8 +340,11 @@ impl<'a> Read<'a> {
         let find = self.find;
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
-        let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
         let snapshot = scope.snapshot(find.namespace, operation)?;
+        let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+        let mut held = None;
+        let context = context_over(context, collection, &mut held);
+        let parsed = Parsed::parse(find.filter, find.sort, find.projection, context)?;
         let Choice {
             mut winning,
             rejected,

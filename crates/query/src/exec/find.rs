@@ -7,6 +7,7 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{Collection, CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
+use super::collation::context_over;
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
@@ -89,10 +90,11 @@ pub(super) fn find_stored(
     let is_bare = is_plain && request.sort.is_none() && is_whole;
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
-    let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
-    if is_plain && let Some(id) = whole_id(request.filter, context) {
-        let parsed = if is_bare { None } else { Some(parse()?) };
-        return by_id(scope, operation, request, parsed.as_ref(), id);
+    if is_plain
+        && let Some(id) = whole_id(request.filter, context)
+        && let Some(found) = by_id(scope, operation, request, (context, is_bare), id)?
+    {
+        return Ok(found);
     }
     let snapshot = scope.snapshot(request.namespace, operation)?;
     if let Some(view) = &snapshot
@@ -100,6 +102,10 @@ pub(super) fn find_stored(
     {
         return Ok(Found::View(Arc::clone(&view.collection)));
     }
+    let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+    let mut held = None;
+    let context = context_over(context, collection, &mut held);
+    let parse = || Parsed::parse(request.filter, request.sort, request.projection, context);
     let wanted = Wanted {
         hint: request.hint,
         skip: request.skip,
@@ -206,18 +212,32 @@ pub(super) fn whole_id<'f>(
     only_id(filter).filter(|id| !context.collation().concerns(*id))
 }
 
+/// Finds the record of an `_id`; none where the collection has a collation that has a say in what is equal to it.
 fn by_id(
     scope: Scope<'_>,
     operation: &Operation,
     request: FindRequest<'_>,
-    parsed: Option<&Parsed>,
+    (context, is_bare): (&ExpressionContext, bool),
     id: RawValue<'_>,
-) -> Result<Found> {
-    let Some(collection) = scope.collection(request.namespace, operation)? else {
-        return Ok(Found::Documents(Executor::empty()));
+) -> Result<Option<Found>> {
+    let collection = scope.collection(request.namespace, operation)?;
+    let mut held = None;
+    let context = context_over(context, collection.as_deref(), &mut held);
+    if context.collation().concerns(id) {
+        return Ok(None);
+    }
+    let parsed = match is_bare {
+        true => None,
+        false => {
+            let (sort, projection) = (request.sort, request.projection);
+            Some(Parsed::parse(request.filter, sort, projection, context)?)
+        }
+    };
+    let Some(collection) = collection else {
+        return Ok(Some(Found::Documents(Executor::empty())));
     };
     if collection.view.is_some() {
-        return Ok(Found::View(collection));
+        return Ok(Some(Found::View(collection)));
     }
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
@@ -230,11 +250,11 @@ fn by_id(
         snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     }
     if found.is_empty() {
-        return Ok(Found::Documents(Executor::empty()));
+        return Ok(Some(Found::Documents(Executor::empty())));
     }
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
-    if let Some(parsed) = parsed
+    if let Some(parsed) = &parsed
         && let Some(projection) = &parsed.projection
     {
         let document = stored(RawDocument::new(&found))?;
@@ -243,7 +263,7 @@ fn by_id(
         projection.project(document, &details.unwrap_or_default(), &mut projected)?;
         found = projected;
     }
-    Ok(Found::Documents(Executor::documents(found)))
+    Ok(Some(Found::Documents(Executor::documents(found))))
 }
 
 fn plan_for_equalities(

@@ -6,7 +6,7 @@ use quarry_database::{
     StatementKind, describe_path,
 };
 
-use super::collation::statement_context;
+use super::collation::{Outcome, run_collated, statement_context};
 use super::modify::{Effect, Target, Totals};
 use super::recorded;
 use super::request::{UpdateOutcome, UpdateRequest};
@@ -31,8 +31,23 @@ pub fn update(
     level: Level,
 ) -> Result<UpdateOutcome> {
     let own = statement_context(request.context, request.collation)?;
-    let context = own.as_ref().or(request.context);
-    let request = UpdateRequest { context, ..request };
+    run_collated(own.as_ref().or(request.context), |context| {
+        update_in(
+            scope,
+            operation,
+            UpdateRequest { context, ..request },
+            level,
+        )
+    })
+}
+
+/// Runs the statement in its context.
+fn update_in(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: UpdateRequest<'_>,
+    level: Level,
+) -> Result<Outcome<UpdateOutcome>> {
     let mut target = Target::new(
         scope,
         operation,
@@ -68,21 +83,24 @@ pub fn update(
             target.modify_one(&mut apply)?
         };
         totals.settle(scope, level)?;
+        if let Some(collation) = target.take_imposed() {
+            return Ok(Outcome::Imposed(collation));
+        }
         if totals.matched > 0 || !request.is_upsert {
-            return Ok(UpdateOutcome {
+            return Ok(Outcome::Done(UpdateOutcome {
                 matched: totals.matched,
                 modified: totals.modified,
                 upserted: None,
-            });
+            }));
         }
         let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
         let upserted = id_of(&document);
         recorded::note_upsert(operation, upserted.as_ref());
         if insert_upserted(&target, &document, level)? {
-            return Ok(UpdateOutcome {
+            return Ok(Outcome::Done(UpdateOutcome {
                 upserted,
                 ..UpdateOutcome::default()
-            });
+            }));
         }
     }
     Err(Error::WriteConflict.into())

@@ -2,6 +2,7 @@
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
 mod agreement;
+mod collations;
 mod expiry;
 mod geo;
 mod levels;
