@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use quarry_bson::Document;
-use quarry_collation::Collation;
+use quarry_bson::{Document, doc};
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
-use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::collection::{COLLATION, Collection, IndexCatalog};
 use crate::catalog::validation::Validators;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
@@ -149,14 +148,19 @@ impl Catalog {
         let mut index = Index::from_spec(spec.as_raw(), Ident(0))?;
         if let Some(partial) = &index.partial {
             let language = &self.validators.language;
-            language.compile(partial.as_raw(), &Collation::SIMPLE)?;
+            language.compile(partial.as_raw(), &index.collation)?;
         }
         if let Some(kind) = &index.pattern.kind {
             let options = index.kind_options.as_raw();
             let options = self.index_kinds.check(kind, &index.pattern, options)?;
             index.set_kind_options(options);
         }
-        Ok(index.spec)
+        let mut checked = index.spec;
+        // Said, so that the collection's is not taken in its place.
+        if spec.contains(COLLATION) && !checked.contains(COLLATION) {
+            checked.append(COLLATION, doc! { "locale": "simple" });
+        }
+        Ok(checked)
     }
 
     /// The indexes of a collection, with the marks that the engine shows.

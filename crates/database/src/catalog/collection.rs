@@ -29,6 +29,9 @@ pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 /// The option with the specification of a collection's default collation.
 pub const COLLATION: &str = "collation";
 
+/// The version of an index's sort keys in its entry, beside its specification.
+const SORT_KEYS: &str = "sortKeys";
+
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
@@ -134,6 +137,18 @@ impl Collection {
             .unwrap_or(RawDocument::EMPTY)
     }
 
+    /// The specification of an index on the collection, which has the collection's collation unless it says otherwise.
+    pub(crate) fn spec_of_index(&self, spec: &Document) -> Document {
+        let mut spec = spec.clone();
+        if let Some(collation) = self.collation.specification()
+            && !spec.contains(COLLATION)
+            && !is_of_id(spec.as_raw())
+        {
+            spec.append(COLLATION, collation.as_raw());
+        }
+        spec
+    }
+
     /// Refuses a view, to which nobody writes and which has no indexes.
     pub fn refuse_view(&self) -> Result<()> {
         match &self.view {
@@ -210,11 +225,16 @@ impl Collection {
             let mut index =
                 Index::from_spec(spec, Ident(u64::try_from(ident).map_err(|_| broken())?))?;
             if let Some(partial) = &index.partial {
-                index.filter = Some(language.compile(partial.as_raw(), &Collation::SIMPLE)?);
+                index.filter = Some(language.compile(partial.as_raw(), &index.collation)?);
             }
             if let Some(kind) = &index.pattern.kind {
                 let options = index.kind_options.as_raw();
                 index.special = Some(kinds.compile(kind, &index.pattern, options)?);
+            }
+            if !index.collation.is_simple() {
+                // An entry that does not say so has sort keys of no version that is known.
+                let version = stored.get_str(SORT_KEYS).unwrap_or_default();
+                index.sort_keys = Some(version.into());
             }
             index.building = stored
                 .get("building")
@@ -297,11 +317,20 @@ fn stored_index(index: &Index) -> Document {
     stored.append("ident", ident_value(index.ident));
     stored.append("spec", index.spec.as_raw());
     stored.append("building", index.building);
+    if let Some(version) = &index.sort_keys {
+        stored.append(SORT_KEYS, &**version);
+    }
     stored
 }
 
 fn ident_value(ident: Ident) -> i64 {
     i64::try_from(ident.0).expect("idents count up from 16")
+}
+
+/// Whether a specification is of the index on `_id`, which keeps strings as they are.
+fn is_of_id(spec: RawDocument<'_>) -> bool {
+    let key = spec.get_document("key");
+    key.is_some_and(|key| key.len() == 1 && key.contains("_id"))
 }
 
 /// The collation among the options of a collection. It was checked when they were given.

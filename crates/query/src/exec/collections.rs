@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use quarry_bson::{RawArray, RawDocument};
-use quarry_database::{Collection, CollectionSnapshot, Ident, Namespace, Operation, Scope, View};
+use quarry_database::{
+    Collation, Collection, CollectionSnapshot, Ident, Namespace, Operation, Scope, View,
+};
 
 use super::collation::other_collation;
 use super::executor::Reading;
@@ -99,6 +101,19 @@ impl OtherCollections {
             others.collections.insert(name.into(), other);
         }
         Ok(others)
+    }
+
+    /// Fails if one of them is a view that compares strings otherwise than the pipeline.
+    pub fn refuse_other_collations(&self, collation: &Collation) -> Result<()> {
+        for other in self.collections.values() {
+            if let Some(snapshot) = &other.snapshot
+                && snapshot.collection.view.is_some()
+                && snapshot.collection.collation != *collation
+            {
+                return Err(other_collation(&snapshot.collection));
+            }
+        }
+        Ok(())
     }
 
     /// Gives up the snapshots, and what open reads have read ahead from them.

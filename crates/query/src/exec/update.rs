@@ -3,7 +3,7 @@
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
 use quarry_database::{
     Change, DescribedStep, DuplicateKey, Error, Level, NewDocument, Operation, Scope,
-    StatementKind, describe_path,
+    StatementKind, describe_path, holds_text,
 };
 
 use super::collation::{Outcome, run_collated, statement_context};
@@ -184,7 +184,10 @@ fn is_own(key: &DuplicateKey, matcher: &Matcher, document: &Document) -> bool {
             return false;
         };
         let asked = equality(matcher.root(), path);
-        asked.is_some_and(|asked| document.as_raw().get_path(path) == Some(asked))
+        // An index that tells strings apart otherwise may have the key of a document that the filter does not find.
+        let is_alike = |asked| key.collation == *matcher.collation() || !holds_text(asked);
+        asked
+            .is_some_and(|asked| document.as_raw().get_path(path) == Some(asked) && is_alike(asked))
     })
 }
 

@@ -5,8 +5,10 @@
 //! writes document by document, as the update and insert commands do: what it has written before an error stays. Both read
 //! from the snapshot that they began with, so that none meets a document that it has written itself.
 
-use quarry_bson::{DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
-use quarry_database::{Error as DatabaseError, Level, Namespace, Operation, Scope};
+use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
+use quarry_database::{
+    COLLATION, CollectionDefinition, Error as DatabaseError, Level, Namespace, Operation, Scope,
+};
 
 use super::executor::Executor;
 use super::insert::insert;
@@ -93,11 +95,10 @@ impl ResultWriter<'_> {
         let options = replaced.as_ref().map(|replaced| replaced.options.as_raw());
         let options = options.unwrap_or(RawDocument::EMPTY);
         let temporary = database.create_temporary(target.database(), options, self.operation)?;
-        let filled = self.fill(
-            &temporary,
-            replaced.as_ref().map(|it| &*it.indexes),
-            documents,
-        );
+        let indexes = replaced
+            .as_ref()
+            .map(|replaced| indexes_as_they_are(replaced));
+        let filled = self.fill(&temporary, indexes.as_deref(), documents);
         let done = filled.and_then(|()| {
             let (operation, level) = (self.operation, self.level);
             database.replace_collection(
@@ -200,7 +201,7 @@ impl ResultWriter<'_> {
                     let fields = index.pattern.document.iter();
                     let named = fields.map(|field| field.name().to_string_lossy().into_owned());
                     // Texts are told apart as the pipeline compares them.
-                    let is_alike = merge.collation.is_simple();
+                    let is_alike = merge.collation == index.collation;
                     let is_usable = index.unique && !index.building && is_whole && is_alike;
                     is_usable && names(&merge.on, named)
                 })
@@ -211,6 +212,20 @@ impl ResultWriter<'_> {
             Error::location(51183, text)
         })
     }
+}
+
+/// The specifications of a collection's indexes, each with its collation: the simple one, too, where the collection has another.
+fn indexes_as_they_are(definition: &CollectionDefinition) -> Vec<Document> {
+    let mut indexes = definition.indexes.clone();
+    if definition.options.contains(COLLATION) {
+        for index in indexes
+            .iter_mut()
+            .filter(|index| !index.contains(COLLATION))
+        {
+            index.append(COLLATION, doc! { "locale": "simple" });
+        }
+    }
+    indexes
 }
 
 /// Whether the names are those of the paths, in any order.

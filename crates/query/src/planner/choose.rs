@@ -458,12 +458,26 @@ pub fn each_usable<'c>(
             take(scored);
         }
     }
-    if wanted.hint.is_some() && !is_hint_known {
+    if let Some(hint) = wanted.hint
+        && !is_hint_known
+    {
+        check_sort_keys(index_catalog, hint)?;
         return Err(Error::bad_value(
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
         ));
     }
     Ok(())
+}
+
+/// Fails where a hint means an index whose sort keys nobody can make any more.
+fn check_sort_keys(index_catalog: &IndexCatalog, hint: RawValue<'_>) -> Result<()> {
+    let mut indexes = index_catalog.indexes.iter();
+    let meant = indexes.find(|index| match hint {
+        RawValue::String(name) => name == index.name.as_str(),
+        RawValue::Document(pattern) => pattern == index.pattern.document.as_raw(),
+        _ => false,
+    });
+    meant.map_or(Ok(()), |index| Ok(index.check_sort_keys()?))
 }
 
 fn whole(
@@ -530,7 +544,8 @@ pub fn candidates<'c>(
     // The keys of an index with a kind are no values: only plans that know the kind read it.
     let usable = |(_, index): &(usize, &Index)| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
-        !index.building && !index.hidden && index.special.is_none() && !is_repeated
+        let is_usable = !index.building && !index.hidden && !index.is_outdated();
+        is_usable && index.special.is_none() && !is_repeated
     };
     let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
     let indexes = indexes.map(|(position, index)| Candidate {
@@ -543,8 +558,8 @@ pub fn candidates<'c>(
         has_cut_keys: index.has_cut_keys(),
         is_unique: index.unique,
         is_sparse: index.sparse,
-        collation: &SIMPLE,
-        is_alike: asked.is_simple(),
+        collation: &index.collation,
+        is_alike: index.collation == *asked,
     });
     records.into_iter().chain(indexes)
 }
@@ -896,6 +911,7 @@ impl Candidate<'_> {
             is_multikey: self.multikey != 0,
             is_unique: self.is_unique,
             is_sparse: self.is_sparse,
+            collation: self.collation.specification().cloned(),
             is_partial: self.index.is_some_and(|index| index.filter.is_some()),
             bounds,
         }

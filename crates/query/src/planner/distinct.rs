@@ -90,7 +90,10 @@ fn usable(
     path: &FieldPath,
     bounds: &mut FilterBounds<'_>,
 ) -> Option<(usize, Bounded)> {
-    candidate.index?;
+    // Values are not to be had from sort keys.
+    if !candidate.index?.collation.is_simple() {
+        return None;
+    }
     let place = candidate
         .fields()
         .position(|(field, _)| field == path.as_str())?;

@@ -276,3 +276,508 @@ fn a_validator_compares_as_its_collection() {
         1
     );
 }
+
+impl Fixture {
+    /// Makes an index; the error, if it is refused.
+    fn refused_index(&self, spec: &str) -> quarry_database::Error {
+        let level = Level::Written;
+        let made =
+            self.database
+                .create_indexes(&self.namespace, &[json(spec)], &self.operation, level);
+        made.err().unwrap()
+    }
+
+    /// What is wrong with the collection and its indexes.
+    fn broken(&self) -> Vec<String> {
+        self.database
+            .validate(&self.namespace, true, &self.operation)
+            .unwrap()
+            .errors
+    }
+
+    /// The names of the indexes that the plan of a find goes through, and the names of its stages.
+    fn stages(&self, filter: &str, sort: Option<&str>, context: &ExpressionContext) -> String {
+        let (filter, sort) = (json(filter), sort.map(json));
+        let mut request = FindRequest::new(&self.namespace);
+        (request.filter, request.context) = (filter.as_raw(), Some(context));
+        request.sort = sort.as_ref().map(Document::as_raw);
+        let shown = Document::build(|out| {
+            let scope = (&self.database).into();
+            let explained = Explained::Find(request);
+            exec::explain(
+                scope,
+                &self.operation,
+                explained,
+                Verbosity::QueryPlanner,
+                out,
+            )
+            .unwrap();
+        });
+        let mut stages = Vec::new();
+        let mut at = shown.as_raw().get_path("queryPlanner.winningPlan");
+        while let Some(RawValue::Document(stage)) = at {
+            let name = stage.get_str("indexName");
+            let kind = stage.get_str("stage").unwrap_or_default();
+            stages.push(name.map_or(kind.to_owned(), |name| format!("{kind} {name}")));
+            at = stage.get("inputStage");
+        }
+        stages.join(" < ")
+    }
+}
+
+#[test]
+fn an_index_serves_the_collation_that_it_has() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": "x", "b": 1}"#,
+        r#"{"_id": 2, "a": "X", "b": 2}"#,
+        r#"{"_id": 3, "a": 5, "b": 3}"#,
+    ]);
+    fixture.index(&format!(
+        r#"{{"key": {{"a": 1}}, "name": "weak", "collation": {WEAK}}}"#
+    ));
+    let (weak, simple, other) = (by(WEAK), by(SIMPLE), by(r#"{"locale": "de"}"#));
+    let filter = r#"{"a": "x"}"#;
+    assert_eq!(fixture.stages(filter, None, &weak), "FETCH < IXSCAN weak");
+    assert_eq!(fixture.found_by(filter, Some(&weak)).len(), 2);
+    for context in [&simple, &other] {
+        assert_eq!(fixture.stages(filter, None, context), "COLLSCAN");
+        assert_eq!(fixture.found_by(filter, Some(context)).len(), 1);
+        // What has no string is found by it all the same, and an order is not given.
+        assert_eq!(
+            fixture.stages(r#"{"a": 5}"#, None, context),
+            "FETCH < IXSCAN weak"
+        );
+        assert_eq!(
+            fixture.stages("{}", Some(r#"{"a": 1}"#), context),
+            "SORT < COLLSCAN"
+        );
+    }
+    assert_eq!(
+        fixture.stages("{}", Some(r#"{"a": -1}"#), &weak),
+        "FETCH < IXSCAN weak"
+    );
+    // Its keys count documents, and have no strings to be shown.
+    let counted = || fixture.counted_by(filter, Some(&weak));
+    assert_eq!(counted(), 2);
+    let projection = json(r#"{"_id": 0, "a": 1}"#);
+    let raw = json(filter);
+    let mut request = FindRequest::new(&fixture.namespace);
+    (request.filter, request.projection) = (raw.as_raw(), Some(projection.as_raw()));
+    request.context = Some(&weak);
+    let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
+    assert_eq!(fixture.drain(executor), [r#"{"a":"x"}"#, r#"{"a":"X"}"#]);
+    assert_eq!(fixture.distinct_by("a", Some(&weak)), 2);
+    assert_eq!(fixture.distinct_by("a", Some(&simple)), 3);
+}
+
+#[test]
+fn indexes_have_the_collation_of_their_collection_and_differ_by_theirs() {
+    let fixture = names();
+    fixture.index(r#"{"key": {"n": 1}, "name": "inherited"}"#);
+    fixture.index(r#"{"key": {"n": 1}, "name": "bytes", "collation": {"locale": "simple"}}"#);
+    fixture.index(r#"{"key": {"n": 1}, "name": "de", "collation": {"locale": "de"}}"#);
+    let listed = fixture.database.list_indexes(&fixture.namespace).unwrap();
+    let locale = |index: &Document| {
+        let collation = index.get_document("collation");
+        collation.map_or("none".to_owned(), |collation| {
+            collation.get_str("locale").unwrap().to_owned()
+        })
+    };
+    let locales: Vec<String> = listed.iter().map(locale).collect();
+    assert_eq!(locales, ["none", "en", "none", "de"]);
+    assert_eq!(listed[1].get_document("collation").unwrap().len(), 10);
+    // The same again is no error; another collation under the same name is.
+    fixture.index(r#"{"key": {"n": 1}, "name": "inherited"}"#);
+    let refused = fixture
+        .refused_index(r#"{"key": {"n": 1}, "name": "inherited", "collation": {"locale": "fr"}}"#);
+    assert_eq!(refused.code(), 86);
+    for (spec, code) in [
+        (r#"{"key": {"n": "2d"}, "name": "flat"}"#, 67),
+        (r#"{"key": {"n": 1}, "name": "q", "collation": {}}"#, 2),
+        (r#"{"key": {"n": 1}, "name": "q", "collation": 1}"#, 14),
+        (
+            r#"{"key": {"n": 1}, "name": "q", "collation": {"locale": "xx"}}"#,
+            2,
+        ),
+    ] {
+        assert_eq!(fixture.refused_index(spec).code(), code, "{spec}");
+    }
+    fixture.index(r#"{"key": {"p": "2dsphere", "n": 1}, "name": "sphere"}"#);
+    let point = json(r#"{"_id": "p", "p": {"type": "Point", "coordinates": [1, 2]}, "n": "Tea"}"#);
+    assert!(fixture.insert(&[point], true).errors.is_empty());
+    let near = r#"{"n": "TEA", "p": {"$geoWithin": {"$centerSphere": [[1, 2], 0.1]}}}"#;
+    assert_eq!(fixture.find(near).len(), 1);
+    assert_eq!(
+        fixture.stages(r#"{"n": "tea"}"#, None, &by(SIMPLE)),
+        "FETCH < IXSCAN bytes"
+    );
+    assert_eq!(
+        fixture.stages(r#"{"n": "tea"}"#, None, &by(WEAK)),
+        "FETCH < IXSCAN inherited"
+    );
+}
+
+#[test]
+fn a_unique_index_is_unique_by_its_collation() {
+    let fixture = with(&[r#"{"_id": 1, "a": "x"}"#]);
+    fixture.index(&format!(
+        r#"{{"key": {{"a": 1}}, "name": "u", "unique": true, "collation": {WEAK}}}"#
+    ));
+    let refused = fixture
+        .insert(&[json(r#"{"_id": 2, "a": "X"}"#)], true)
+        .errors
+        .pop()
+        .unwrap()
+        .1;
+    assert_eq!(refused.code.0, 11_000);
+    assert!(
+        refused.message.contains(" index: u collation: {"),
+        "{}",
+        refused.message
+    );
+    assert!(
+        refused.message.contains("dup key: { a: '0x"),
+        "{}",
+        refused.message
+    );
+    assert!(
+        fixture
+            .insert(&[json(r#"{"_id": 3, "a": "y"}"#)], true)
+            .errors
+            .is_empty()
+    );
+    // An upsert by the collation finds the document; one byte by byte meets the key of one that it does not mean.
+    let upsert = |collation: Option<&str>| {
+        let (filter, update) = (json(r#"{"a": "Y"}"#), json(r#"{"$set": {"b": 1}}"#));
+        let collation = collation.map(json);
+        let request = UpdateRequest {
+            namespace: &fixture.namespace,
+            context: None,
+            collation: collation.as_ref().map(Document::as_raw),
+            filter: filter.as_raw(),
+            update: RawValue::Document(update.as_raw()),
+            is_upsert: true,
+            is_multi: false,
+            hint: None,
+            sort: None,
+            array_filters: None,
+            constants: None,
+            keeps_empty_timestamps: false,
+        };
+        exec::update(
+            (&fixture.database).into(),
+            &fixture.operation,
+            request,
+            Level::Written,
+        )
+    };
+    assert_eq!(upsert(Some(WEAK)).unwrap().matched, 1);
+    assert_eq!(upsert(None).unwrap_err().code.0, 11_000);
+    // Its entries go and come with the documents, whose strings may change without their keys.
+    assert_eq!(
+        fixture
+            .update(r#"{"a": "x"}"#, r#"{"$set": {"a": "X"}}"#, false, false)
+            .modified,
+        1
+    );
+    assert_eq!(
+        fixture
+            .update(r#"{"a": "X"}"#, r#"{"$set": {"a": "z"}}"#, false, false)
+            .modified,
+        1
+    );
+    assert!(
+        fixture
+            .insert(&[json(r#"{"_id": 4, "a": "x"}"#)], true)
+            .errors
+            .is_empty()
+    );
+    assert_eq!(fixture.broken(), [""; 0]);
+}
+
+#[test]
+fn a_partial_index_filters_by_its_collation() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": "x", "b": 1}"#,
+        r#"{"_id": 2, "a": "X", "b": 2}"#,
+        r#"{"_id": 3, "a": "y", "b": 3}"#,
+    ]);
+    fixture.index(&format!(
+        r#"{{"key": {{"b": 1}}, "name": "p", "partialFilterExpression": {{"a": "x"}}, "collation": {WEAK}}}"#
+    ));
+    let filter = r#"{"a": "X", "b": {"$gt": 0}}"#;
+    assert_eq!(fixture.stages(filter, None, &by(WEAK)), "FETCH < IXSCAN p");
+    assert_eq!(fixture.found_by(filter, Some(&by(WEAK))).len(), 2);
+    assert_eq!(fixture.stages(filter, None, &by(SIMPLE)), "COLLSCAN");
+    assert_eq!(fixture.found_by(filter, Some(&by(SIMPLE))).len(), 1);
+}
+
+#[test]
+fn out_and_merge_keep_to_the_collations_of_their_targets() {
+    let fixture = names();
+    fixture.index(r#"{"key": {"n": 1}, "name": "inherited"}"#);
+    fixture.index(r#"{"key": {"n": -1}, "name": "bytes", "collation": {"locale": "simple"}}"#);
+    let before = fixture.database.list_indexes(&fixture.namespace).unwrap();
+    fixture
+        .aggregated("db.c", r#"[{"$match": {"n": "tea"}}, {"$out": "c"}]"#, None)
+        .unwrap();
+    assert_eq!(
+        fixture.database.list_indexes(&fixture.namespace).unwrap(),
+        before
+    );
+    assert_eq!(fixture.find(r#"{"n": "TEA"}"#).len(), 1);
+    let into = |on: &str| {
+        format!(
+            r#"[{{"$project": {{"_id": 0, "n": 1, "m": "new"}}}}, {{"$merge": {{"into": "t", "on": "{on}"}}}}]"#
+        )
+    };
+    fixture.create("db.t", "{}");
+    let t = Namespace::parse("db.t").unwrap();
+    let index = |spec: &str| {
+        fixture
+            .database
+            .create_indexes(&t, &[json(spec)], &fixture.operation, Level::Written)
+            .unwrap()
+    };
+    index(r#"{"key": {"n": 1}, "name": "u", "unique": true}"#);
+    assert_eq!(
+        fixture
+            .aggregated("db.c", &into("n"), None)
+            .unwrap_err()
+            .code
+            .0,
+        51_183
+    );
+    index(&format!(
+        r#"{{"key": {{"n": 1}}, "name": "w", "unique": true, "collation": {WEAK}}}"#
+    ));
+    let other = json(r#"{"_id": 1, "n": "TEA"}"#);
+    let request = [other.as_raw()];
+    let request = InsertRequest::new(&t, &request);
+    exec::insert(
+        (&fixture.database).into(),
+        &fixture.operation,
+        request,
+        Level::Written,
+    )
+    .unwrap();
+    fixture.aggregated("db.c", &into("n"), None).unwrap();
+    assert_eq!(
+        fixture.aggregated("db.t", "[]", None).unwrap(),
+        [r#"{"_id":1,"n":"tea","m":"new"}"#]
+    );
+}
+
+/// Sort keys of another version are nothing that anybody could find, or keep up to date.
+#[test]
+fn an_index_with_sort_keys_of_another_version_is_refused_by_name() {
+    use quarry_storage::{Engine, WriteBatch};
+    let engine = Arc::new(quarry_storage::Memory::new());
+    let journal = std::env::temp_dir().join(format!("quarry-collations-{}", std::process::id()));
+    let open = || {
+        let options = Options {
+            journal_directory: Some(journal.clone()),
+            commit_interval_ms: 0,
+            filter_language: quarry_query::filter_language(),
+            index_kinds: quarry_query::index_kinds(),
+            ..Options::default()
+        };
+        Fixture {
+            database: Database::open(Arc::clone(&engine) as Arc<dyn Engine>, options).unwrap(),
+            operation: Operation::new(None),
+            namespace: Namespace::parse("db.c").unwrap(),
+        }
+    };
+    let fixture = open();
+    assert!(
+        fixture
+            .insert(
+                &[
+                    json(r#"{"_id": 1, "a": "x"}"#),
+                    json(r#"{"_id": 2, "b": 1}"#)
+                ],
+                true
+            )
+            .errors
+            .is_empty()
+    );
+    fixture.index(&format!(
+        r#"{{"key": {{"a": 1}}, "name": "weak", "collation": {WEAK}}}"#
+    ));
+    drop(fixture);
+    let key = [&[0x00, 0x10][..], b"db\0c"].concat();
+    let mut entry = Vec::new();
+    assert!(
+        engine
+            .get(&key, &mut |value| entry.extend_from_slice(value))
+            .unwrap()
+    );
+    let version = quarry_database::SORT_KEYS_VERSION.as_bytes();
+    let at = entry
+        .windows(version.len())
+        .position(|window| window == version)
+        .unwrap();
+    entry[at] = b'x';
+    let mut batch = WriteBatch::new();
+    batch.put(&key, &entry);
+    engine.write(&batch).unwrap();
+    let fixture = open();
+    let weak = by(WEAK);
+    // Not used, and refused where it is named.
+    assert_eq!(fixture.stages(r#"{"a": "X"}"#, None, &weak), "COLLSCAN");
+    assert_eq!(fixture.found_by(r#"{"a": "X"}"#, Some(&weak)).len(), 1);
+    let hinted = fixture.find_with("{}", |request| request.hint = Some(RawValue::from("weak")));
+    assert_eq!(hinted.unwrap_err().code.0, 161);
+    let refused = fixture
+        .insert(&[json(r#"{"_id": 3, "a": "y"}"#)], true)
+        .errors
+        .pop()
+        .unwrap()
+        .1;
+    assert_eq!(refused.code.0, 161);
+    assert!(refused.message.contains("`weak`"), "{}", refused.message);
+    // A change that leaves its field alone goes on; another index does not make it new.
+    assert_eq!(
+        fixture
+            .update(r#"{"_id": 1}"#, r#"{"$set": {"b": 1}}"#, false, false)
+            .modified,
+        1
+    );
+    fixture.index(r#"{"key": {"b": 1}, "name": "b"}"#);
+    assert_eq!(fixture.stages(r#"{"a": "X"}"#, None, &weak), "COLLSCAN");
+    let drop_index = |name: &str| {
+        fixture.database.drop_indexes(
+            &fixture.namespace,
+            &[RawValue::from(name)],
+            &fixture.operation,
+            Level::Written,
+        )
+    };
+    drop_index("weak").unwrap();
+    fixture.index(&format!(
+        r#"{{"key": {{"a": 1}}, "name": "weak", "collation": {WEAK}}}"#
+    ));
+    assert_eq!(
+        fixture.stages(r#"{"a": "X"}"#, None, &weak),
+        "FETCH < IXSCAN weak"
+    );
+    assert!(
+        fixture
+            .insert(&[json(r#"{"_id": 3, "a": "y"}"#)], true)
+            .errors
+            .is_empty()
+    );
+    drop(fixture);
+    std::fs::remove_dir_all(&journal).unwrap();
+}
+
+fn text() -> BoxedStrategy<String> {
+    let letter = prop::sample::select(vec![
+        "a", "A", "b", "B", "e", "é", "E", "o", "ö", "oe", "z", "å", "ch", "1", "10", "2", " ",
+        "-", "ß", "ss", "ı", "I", "あ", "ア",
+    ]);
+    proptest::collection::vec(letter, 0..3)
+        .prop_map(|letters| letters.concat())
+        .boxed()
+}
+
+/// A value of a document or of a filter, mostly a string.
+fn textual() -> BoxedStrategy<String> {
+    prop_oneof![
+        8 => text().prop_map(|text| format!("\"{text}\"")),
+        1 => (0..3).prop_map(|n: i32| n.to_string()),
+        1 => Just("null".to_owned()),
+        1 => text().prop_map(|text| format!(r#"{{"x": "{text}"}}"#)),
+    ]
+    .boxed()
+}
+
+fn textual_field() -> BoxedStrategy<String> {
+    prop_oneof![
+        6 => textual(),
+        1 => proptest::collection::vec(textual(), 0..3).prop_map(|list| format!("[{}]", list.join(","))),
+    ]
+    .boxed()
+}
+
+fn textual_condition() -> BoxedStrategy<String> {
+    let op = prop::sample::select(vec!["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"]);
+    let field = prop::sample::select(vec!["a", "b"]);
+    prop_oneof![
+        4 => (field.clone(), op, textual()).prop_map(|(field, op, value)| format!(r#"{{"{field}": {{"{op}": {value}}}}}"#)),
+        2 => (field.clone(), proptest::collection::vec(textual(), 0..3), any::<bool>()).prop_map(|(field, list, is_in)| {
+            let op = if is_in { "$in" } else { "$nin" };
+            format!(r#"{{"{field}": {{"{op}": [{}]}}}}"#, list.join(","))
+        }),
+        1 => (field, prop::sample::select(vec!["^a", "^B", "o"])).prop_map(|(field, regex)| format!(r#"{{"{field}": {{"$regex": "{regex}"}}}}"#)),
+    ]
+    .boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// By an index as by a scan, and in the order in which the collation compares.
+    #[test]
+    fn an_index_with_a_collation_finds_and_orders_as_a_scan(
+        specification in prop::sample::select(vec![
+            r#"{"locale": "en", "strength": 1}"#, r#"{"locale": "sv"}"#, r#"{"locale": "de@collation=phonebook", "strength": 2}"#,
+            r#"{"locale": "es@collation=traditional"}"#, r#"{"locale": "tr", "caseLevel": true, "strength": 1}"#,
+            r#"{"locale": "fr_CA", "numericOrdering": true}"#, r#"{"locale": "ja", "strength": 4}"#,
+            r#"{"locale": "en", "alternate": "shifted", "strength": 5}"#,
+        ]),
+        documents in proptest::collection::vec((proptest::option::of(textual_field()), textual()), 1..25),
+        conditions in proptest::collection::vec((textual_condition(), textual_condition(), 0..3u8), 6..12),
+    ) {
+        let documents: Vec<Document> = documents.iter().enumerate().map(|(id, (a, b))| {
+            let a = a.as_ref().map_or(String::new(), |a| format!(r#""a": {a}, "#));
+            json(&format!(r#"{{"_id": {id}, {a}"b": {b}}}"#))
+        }).collect();
+        let fixture = with_documents(&documents[..documents.len() / 2]);
+        // Half of the documents come before their indexes are built, and half behind.
+        for (name, key) in [("a", r#"{"a": 1}"#), ("ba", r#"{"b": -1, "a": 1}"#), ("b", r#"{"b": 1}"#)] {
+            fixture.index(&format!(r#"{{"key": {key}, "name": "{name}", "collation": {specification}}}"#));
+        }
+        fixture.index(r#"{"key": {"b": 1}, "name": "bytes"}"#);
+        let outcome = fixture.insert(&documents[documents.len() / 2..], true);
+        prop_assert!(outcome.errors.is_empty());
+        prop_assert_eq!(fixture.broken(), Vec::<String>::new());
+        for (first, second, shape) in &conditions {
+            let filter = match shape {
+                0 => first.clone(),
+                1 => format!(r#"{{"$and": [{first}, {second}]}}"#),
+                _ => format!(r#"{{"$or": [{first}, {second}]}}"#),
+            };
+            let raw = json(&filter);
+            for context in [by(specification), by(SIMPLE), by(r#"{"locale": "da"}"#)] {
+                let natural = Value::from(doc! { "$natural": 1 });
+                let find = |hint: Option<RawValue<'_>>, sort: Option<&Document>| {
+                    let mut request = FindRequest::new(&fixture.namespace);
+                    (request.filter, request.hint, request.context) = (raw.as_raw(), hint, Some(&context));
+                    request.sort = sort.map(Document::as_raw);
+                    fixture.drain(exec::find((&fixture.database).into(), &fixture.operation, request).unwrap())
+                };
+                let sorted = |mut found: Vec<String>| { found.sort(); found };
+                let wanted = sorted(find(Some(natural.as_raw()), None));
+                for hint in [None, Some("a"), Some("ba"), Some("b"), Some("bytes")] {
+                    let found = sorted(find(hint.map(RawValue::from), None));
+                    prop_assert_eq!(&found, &wanted, "{} by {:?} and {:?}", filter, context.collation(), hint);
+                }
+                prop_assert_eq!(fixture.counted_by(&filter, Some(&context)), wanted.len() as u64);
+                for (direction, order) in [(1, "b"), (-1, "b")] {
+                    let sort = doc! { order: direction, "_id": 1 };
+                    let by_b = doc! { order: direction };
+                    for found in [find(None, Some(&sort)), find(None, Some(&by_b)), find(Some(RawValue::from("b")), Some(&by_b))] {
+                        prop_assert_eq!(&sorted(found.clone()), &wanted);
+                        let values: Vec<Value> = found.iter().map(|text| json(text).get("b").unwrap().to_value()).collect();
+                        for pair in values.windows(2) {
+                            let order = context.collation().compare(pair[0].as_raw(), pair[1].as_raw());
+                            let order = if direction == 1 { order } else { order.reverse() };
+                            prop_assert!(order.is_le(), "{} before {} by {:?}", pair[0], pair[1], context.collation());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
