@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use quarry_bson::compare::compare_values;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_database::encode_collated;
+use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
 use super::execution::{Buffer, Running, Upstream};
 use super::preferred_numbers::Series;
 use super::stage::{Reads, Specification, Stage, Stages, one};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::number::Number;
@@ -29,6 +31,7 @@ struct BucketAuto {
     output: Vec<(Box<str>, Accumulation)>,
     granularity: Option<Series>,
     disk_use: DiskUse,
+    collation: Collation,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -71,6 +74,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         output,
         granularity,
         disk_use: specification.context.disk_use(),
+        collation: specification.context.collation().clone(),
     }))
 }
 
@@ -217,7 +221,8 @@ impl BucketAuto {
                 check_granular(value)?;
             }
             key.clear();
-            encode_value(
+            encode_collated(
+                &self.collation,
                 &mut key,
                 &mut TypeBits::default(),
                 value,
@@ -366,7 +371,7 @@ impl Running for Filling {
         match &stage.granularity {
             None => {
                 while let Some(next) = input.next_value()? {
-                    if compare_values(next.as_raw(), high.as_raw()).is_ne() {
+                    if !stage.collation.are_equal(next.as_raw(), high.as_raw()) {
                         // The boundary above is where the next bucket begins.
                         high = next;
                         break;

@@ -22,7 +22,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_database::encode_collated;
+use quarry_keystring::{Direction, TypeBits};
 
 use self::bounds::Bounds;
 use self::function::{Given, RunningFunction, Start};
@@ -30,6 +31,7 @@ use self::partition::{Partition, partition_bytes};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression, type_name};
@@ -50,6 +52,7 @@ struct SetWindowFields {
     sort: Option<Arc<SortPattern>>,
     outputs: Vec<Output>,
     disk_use: DiskUse,
+    collation: Collation,
 }
 
 /// A field that is computed.
@@ -72,6 +75,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         );
         return Err(Error::failed_to_parse(text));
     };
+    let collation = specification.context.collation();
     let (mut partition, mut sort, mut output) = (None, None, None);
     for option in options {
         let object = || {
@@ -86,7 +90,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         };
         match option.name().as_bytes() {
             b"partitionBy" => partition = Some(specification.expression(option.value())?),
-            b"sortBy" => sort = Some(Arc::new(SortPattern::parse(object()?)?)),
+            b"sortBy" => sort = Some(Arc::new(SortPattern::parse_in(object()?, collation)?)),
             b"output" => output = Some(object()?),
             _ => {
                 let name = option.name();
@@ -119,6 +123,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         sort,
         outputs,
         disk_use: specification.context.disk_use(),
+        collation: collation.clone(),
     }))
 }
 
@@ -211,7 +216,8 @@ impl SetWindowFields {
                         "An expression used to partition cannot evaluate to value of type array";
                     return Err(Error::type_mismatch(text));
                 }
-                encode_value(
+                encode_collated(
+                    &self.collation,
                     &mut key,
                     &mut TypeBits::default(),
                     value,
