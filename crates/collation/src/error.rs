@@ -1,4 +1,4 @@
-//! What is wrong with a specification, with MongoDB's code for it.
+//! The error of a specification, with MongoDB's code for it.
 
 use std::fmt;
 

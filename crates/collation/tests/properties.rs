@@ -1,4 +1,4 @@
-//! What a collation promises: comparing two values, and comparing the keys of the values that an index keeps in their place, is
+//! The promises of a collation: comparing two values, and comparing the keys of the values that an index keeps in their place, is
 //! one thing, whatever the locale and its options; equal values hash alike; strings compare as the library compares them.
 
 use std::cmp::Ordering;
@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(simple.index_value(a.as_raw()).is_none());
     }
 
-    /// The same options, given to the library by hand.
+    /// Against collators of the library that are made by hand.
     #[test]
     fn strings_compare_as_the_library_compares_them(a in text(), b in text()) {
         let library = |locale: &str, set: fn(&mut CollatorOptions)| {

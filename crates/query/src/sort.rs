@@ -7,16 +7,15 @@
 use std::cmp::Ordering;
 
 use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
-use quarry_database::encode_collated;
 use quarry_keystring::{Direction, TypeBits};
 use smallvec::{SmallVec, smallvec};
 
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_collated, units_of};
 use crate::metadata::not_available;
+use crate::{Collation, encode_collated};
 
 /// The work of one field of the key that an array's element gives.
 const UNITS_OF_AN_ELEMENT: usize = 10;

@@ -74,8 +74,8 @@ pub(super) enum Outcome<T> {
 }
 
 /// Runs a statement, and again with the collation of its collection where it meets one.
-pub(super) fn run_collated<'c, T>(
-    context: Option<&'c ExpressionContext>,
+pub(super) fn run_collated<T>(
+    context: Option<&ExpressionContext>,
     mut run: impl FnMut(Option<&ExpressionContext>) -> Result<Outcome<T>>,
 ) -> Result<T> {
     let collation = match run(context)? {

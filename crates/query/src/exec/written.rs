@@ -95,9 +95,7 @@ impl ResultWriter<'_> {
         let options = replaced.as_ref().map(|replaced| replaced.options.as_raw());
         let options = options.unwrap_or(RawDocument::EMPTY);
         let temporary = database.create_temporary(target.database(), options, self.operation)?;
-        let indexes = replaced
-            .as_ref()
-            .map(|replaced| indexes_as_they_are(replaced));
+        let indexes = replaced.as_ref().map(indexes_as_they_are);
         let filled = self.fill(&temporary, indexes.as_deref(), documents);
         let done = filled.and_then(|()| {
             let (operation, level) = (self.operation, self.level);

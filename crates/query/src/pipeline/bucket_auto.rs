@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use quarry_bson::compare::compare_values;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
-use quarry_database::encode_collated;
 use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulation::Accumulation;
@@ -14,7 +13,6 @@ use super::accumulators::Column;
 use super::execution::{Buffer, Running, Upstream};
 use super::preferred_numbers::Series;
 use super::stage::{Reads, Specification, Stage, Stages, one};
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::number::Number;
@@ -22,6 +20,7 @@ use crate::expression::{Context, Expression, type_name};
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
+use crate::{Collation, encode_collated};
 
 #[derive(Debug)]
 struct BucketAuto {

@@ -8,11 +8,11 @@
 //! memory.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::encode_collated;
 use quarry_keystring::{Direction, TypeBits};
 use smallvec::{SmallVec, smallvec};
 
 use super::accumulators::Column;
+use crate::encode_collated;
 use crate::error::Result;
 use crate::memory::Charge;
 use crate::sorter::{Row, Sorted, Sorter};

@@ -13,7 +13,7 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::contest::{Tried, contenders, decide, remembered};
+use super::contest::{contenders, decide, remembered};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::geo;
@@ -21,6 +21,7 @@ use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
+use super::tried::Tried;
 use super::wanted::Wanted;
 use super::wildcard;
 use crate::Collation;

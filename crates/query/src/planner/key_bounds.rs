@@ -4,19 +4,18 @@
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
-    Collection, Index, IndexCatalog, KeyRange, encode_collated, holds_text, is_widened_by_cut_keys,
-    meeting_cut_keys,
+    Collection, Index, IndexCatalog, KeyRange, holds_text, is_widened_by_cut_keys, meeting_cut_keys,
 };
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 
 use super::choose::{Candidate, candidates, natural_hint, no_such_hint};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::metadata::MetadataKinds;
 use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
+use crate::{Collation, encode_collated};
 
 /// The bounds of an index's keys as a client names them.
 #[derive(Debug, Clone, Copy)]

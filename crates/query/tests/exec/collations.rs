@@ -287,7 +287,7 @@ impl Fixture {
         made.err().unwrap()
     }
 
-    /// What is wrong with the collection and its indexes.
+    /// The errors that `validate` finds in the collection and its indexes.
     fn broken(&self) -> Vec<String> {
         self.database
             .validate(&self.namespace, true, &self.operation)

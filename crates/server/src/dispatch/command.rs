@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
+use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
 use quarry_database::{
     Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope, parse_collation,
 };

@@ -8,16 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
-use quarry_database::encode_collated;
 use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulator::Column;
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::bounds;
 use crate::interrupts;
 use crate::sort::SortPattern;
+use crate::{Collation, encode_collated};
 
 /// The way in which an accumulator picks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

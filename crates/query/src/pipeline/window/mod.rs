@@ -22,7 +22,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
-use quarry_database::encode_collated;
 use quarry_keystring::{Direction, TypeBits};
 
 use self::bounds::Bounds;
@@ -31,7 +30,6 @@ use self::partition::{Partition, partition_bytes};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression, type_name};
@@ -41,6 +39,7 @@ use crate::sort::SortPattern;
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
+use crate::{Collation, encode_collated};
 
 /// The work of beginning a function on a row.
 const UNITS_OF_A_FUNCTION: usize = 20;
