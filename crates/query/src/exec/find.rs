@@ -102,6 +102,10 @@ pub(super) fn plan_between(
     bounds: &KeyBounds<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
+    if parsed.matcher.root().near().is_some() {
+        let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
+        return Err(Error::new(ErrorCode::NO_QUERY_EXECUTION_PLANS, text));
+    }
     let wanted = with_parsed(parsed, wanted);
     let catalog = snapshot.index_catalog()?;
     let bounds = (bounds, parsed.matcher.collation());
@@ -394,14 +398,14 @@ fn check_tailable(snapshot: &CollectionSnapshot, parsed: &Parsed) -> Result<()> 
             "error processing query: tailable cursor requested on non capped collection {}",
             snapshot.collection.namespace
         );
-        return Err(crate::Error::bad_value(text));
+        return Err(Error::bad_value(text));
     }
     let is_natural = parsed
         .sort
         .as_ref()
         .is_none_or(|sort| sort.natural().is_some());
     if !is_natural {
-        return Err(crate::Error::bad_value(
+        return Err(Error::bad_value(
             "error processing query: tailable cursors cannot be used with a sort other than {$natural: 1}",
         ));
     }

@@ -1,4 +1,4 @@
-//! What a plan did in its trial (`contest.rs`), for who shows it.
+//! A plan that was tried (`contest.rs`), as far as its trial went, for who shows it.
 
 use std::time::Duration;
 

@@ -154,6 +154,13 @@ fn bounds_that_mean_nothing_are_refused_with_mongodbs_codes() {
         };
         assert_eq!(code(&fixture, &asked), wanted, "{hint} {min} {max}");
     }
+    let by_distance = Asked {
+        filter: r#"{"a": {"$near": [0, 0]}}"#,
+        hint: a,
+        min: a,
+        ..Asked::default()
+    };
+    assert_eq!(code(&fixture, &by_distance), 291);
 }
 
 #[test]
