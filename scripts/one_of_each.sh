@@ -97,6 +97,7 @@ cat >$query/update/operators/default.rs <<'CODE'
 use quarry_bson::{RawValue, Value};
 
 use crate::error::Result;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::put;
@@ -105,7 +106,11 @@ use crate::update::write::put;
 pub(super) struct Default(Value);
 
 impl FromArgument for Default {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Default> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        _: &ExpressionContext,
+    ) -> Result<Default> {
         Ok(Default(argument.to_value()))
     }
 }

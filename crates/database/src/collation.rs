@@ -1,73 +1,40 @@
-//! Collations: how strings are compared, sorted and found.
+//! Collations: how strings are compared, sorted and found. The rules stand in a crate of their own (`quarry_collation`).
 //!
-//! There is one so far, `simple`, which compares bytes. Every document that asks for a collation is read here, so that a client
-//! is told in one way which ones are not served, and those who compare are handed a type.
+//! Every document that asks for a collation is read here, so that a client is told in one way what is wrong with it, and those
+//! who compare are handed a type.
 
-use quarry_bson::RawDocument;
+use quarry_bson::{RawDocument, RawValue};
+use quarry_collation::Collation;
+use quarry_keystring::{Direction, TypeBits, encode_value};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// The options of a collation beside its locale.
-const OPTIONS: [&str; 9] = [
-    "caseLevel",
-    "caseFirst",
-    "strength",
-    "numericOrdering",
-    "alternate",
-    "maxVariable",
-    "normalization",
-    "backwards",
-    "version",
-];
-
-/// How strings are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Collation {
-    /// Byte by byte.
-    #[default]
-    Simple,
-}
-
-impl Collation {
-    /// Reads the document of a command or of an index. An empty one asks for nothing.
-    pub fn parse(specification: RawDocument<'_>) -> Result<Collation> {
-        let mut locale = None;
-        for element in specification {
-            let name = element.name().as_str()?;
-            let value = element.value();
-            match name {
-                "locale" => {
-                    let text = value.as_str();
-                    locale = Some(text.ok_or_else(|| wrong_type(value.element_type().alias()))?);
-                }
-                _ if OPTIONS.contains(&name) => {}
-                _ => {
-                    let text = format!("BSON field 'collation.{name}' is an unknown field.");
-                    return Err(Error::invalid(ErrorCode::IDL_UNKNOWN_FIELD, text));
-                }
-            }
-        }
-        match locale {
-            Some("simple") => Ok(Collation::Simple),
-            Some(locale) => {
-                let text = format!("the collation of the locale '{locale}' is not supported yet");
-                Err(Error::invalid(ErrorCode::NOT_IMPLEMENTED, text))
-            }
-            None if specification.is_empty() => Ok(Collation::Simple),
-            None => {
-                let text = "BSON field 'collation.locale' is missing but a required field";
-                Err(Error::invalid(ErrorCode::IDL_FAILED_TO_PARSE, text))
-            }
-        }
+/// Reads the document of a command, of a collection or of an index. An empty one asks for nothing; `{locale: "simple"}` asks
+/// for the simple collation.
+pub fn parse_collation(specification: RawDocument<'_>) -> Result<Option<Collation>> {
+    if specification.is_empty() {
+        return Ok(None);
     }
+    let parsed = Collation::parse(specification);
+    parsed
+        .map(Some)
+        .map_err(|error| Error::invalid(ErrorCode(error.code()), error.to_string()))
 }
 
-fn wrong_type(found: &str) -> Error {
-    let text = format!(
-        "BSON field 'collation.locale' is the wrong type '{found}', expected type 'string'"
-    );
-    Error::invalid(ErrorCode::TYPE_MISMATCH, text)
+/// Appends the key of a value as the collation orders it: with a sort key in place of each string.
+#[inline]
+pub fn encode_collated(
+    collation: &Collation,
+    out: &mut Vec<u8>,
+    type_bits: &mut TypeBits,
+    value: RawValue<'_>,
+    direction: Direction,
+) {
+    match collation.index_value(value) {
+        None => encode_value(out, type_bits, value, direction),
+        Some(kept) => encode_value(out, type_bits, kept.as_raw(), direction),
+    }
 }
 
 #[cfg(test)]
@@ -77,23 +44,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_compared_and_other_ways_are_refused_by_name() {
-        for fine in [
-            doc! {},
-            doc! { "locale": "simple" },
-            doc! { "locale": "simple", "strength": 3 },
-        ] {
-            assert_eq!(Collation::parse(fine.as_raw()).unwrap(), Collation::Simple);
-        }
-        let refused = |specification: Document| {
-            let error = Collation::parse(specification.as_raw()).unwrap_err();
-            (error.code(), error.to_string())
-        };
-        let (code, text) = refused(doc! { "locale": "de", "strength": 2 });
-        assert_eq!(code, 238);
-        assert!(text.contains("'de'"), "{text}");
-        assert_eq!(refused(doc! { "strength": 2 }).0, 40_414);
-        assert_eq!(refused(doc! { "locale": 1 }).0, 14);
-        assert_eq!(refused(doc! { "locale": "simple", "odd": 1 }).0, 40_415);
+    fn what_asks_for_nothing_is_told_from_what_asks_for_bytes() {
+        let parsed = |specification: Document| parse_collation(specification.as_raw()).unwrap();
+        assert_eq!(parsed(doc! {}), None);
+        assert_eq!(parsed(doc! { "locale": "simple" }), Some(Collation::SIMPLE));
+        assert!(!parsed(doc! { "locale": "de" }).unwrap().is_simple());
+    }
+
+    #[test]
+    fn errors_have_mongodbs_codes() {
+        let code =
+            |specification: Document| parse_collation(specification.as_raw()).unwrap_err().code();
+        assert_eq!(code(doc! { "strength": 2 }), 40_414);
+        assert_eq!(code(doc! { "locale": 1 }), 14);
+        assert_eq!(code(doc! { "locale": "simple", "odd": 1 }), 40_415);
+        assert_eq!(code(doc! { "locale": "xx" }), 2);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use quarry_bson::Document;
+use quarry_collation::Collation;
 
 use crate::error_code::ErrorCode;
 
@@ -70,8 +71,10 @@ pub struct DuplicateKey {
     pub index: String,
     /// The index's key pattern.
     pub key_pattern: Document,
-    /// The values that are taken, by field.
+    /// The values that are taken, by field; sort keys in hexadecimal digits.
     pub key_value: Document,
+    /// How the index tells strings apart.
+    pub collation: Collation,
 }
 
 impl Error {
@@ -177,9 +180,13 @@ impl fmt::Display for Error {
             Error::DuplicateKey(d) => {
                 write!(
                     f,
-                    "E11000 duplicate key error collection: {} index: {} dup key: {}",
-                    d.namespace, d.index, d.key_value
-                )
+                    "E11000 duplicate key error collection: {} index: {}",
+                    d.namespace, d.index
+                )?;
+                if let Some(collation) = d.collation.specification() {
+                    write!(f, " collation: {collation}")?;
+                }
+                write!(f, " dup key: {}", d.key_value)
             }
             Error::InvalidDocument(_) => f.write_str("Document failed validation"),
             Error::Interrupted => f.write_str("operation was interrupted"),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{
-    Database, DocumentFilter, FilterLanguage, Level, Namespace, Operation, Options, Result,
+    Collation, Database, DocumentFilter, FilterLanguage, Level, Namespace, Operation, Options,
+    Result,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_storage::Memory;
@@ -18,7 +19,11 @@ struct HasFields;
 struct Fields(Vec<String>);
 
 impl FilterLanguage for HasFields {
-    fn compile(&self, expression: RawDocument<'_>) -> Result<Arc<dyn DocumentFilter>> {
+    fn compile(
+        &self,
+        expression: RawDocument<'_>,
+        _: &Collation,
+    ) -> Result<Arc<dyn DocumentFilter>> {
         let names = expression.iter().map(|field| field.name().to_string());
         Ok(Arc::new(Fields(names.collect())))
     }

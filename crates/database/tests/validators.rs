@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{
-    Database, DocumentFilter, DocumentValidator, Error, FilterLanguage, Level, Namespace,
-    Operation, Options, Result,
+    Collation, Database, DocumentFilter, DocumentValidator, Error, FilterLanguage, Level,
+    Namespace, Operation, Options, Result,
 };
 use quarry_storage::Memory;
 
@@ -21,11 +21,15 @@ struct Language {
 struct IsOk;
 
 impl FilterLanguage for Language {
-    fn compile(&self, _: RawDocument<'_>) -> Result<Arc<dyn DocumentFilter>> {
+    fn compile(&self, _: RawDocument<'_>, _: &Collation) -> Result<Arc<dyn DocumentFilter>> {
         Err(Error::Interrupted)
     }
 
-    fn compile_validator(&self, _: RawDocument<'_>) -> Result<Arc<dyn DocumentValidator>> {
+    fn compile_validator(
+        &self,
+        _: RawDocument<'_>,
+        _: &Collation,
+    ) -> Result<Arc<dyn DocumentValidator>> {
         match self.compiled.fetch_add(1, Relaxed) {
             1 => Err(Error::Interrupted),
             _ => Ok(Arc::new(IsOk)),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use quarry_bson::{RawArray, RawValue};
 use quarry_database::{Operation, check_running};
 
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::memory;
 
@@ -136,6 +137,18 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     })
+}
+
+/// How many times the work of comparing bytes it is to compare them by the rules of a language, or to make sort keys of them.
+const UNITS_OF_RULES: usize = 16;
+
+/// The work of what is so much work where strings are compared byte by byte.
+#[inline]
+pub(crate) fn units_collated(collation: &Collation, units: usize) -> usize {
+    match collation.is_simple() {
+        true => units,
+        false => units.saturating_mul(UNITS_OF_RULES),
+    }
 }
 
 #[cfg(test)]

@@ -38,4 +38,5 @@ pub use error::{Error, Result};
 pub use field_path::FieldPath;
 pub use kind_table::index_kinds;
 pub use partial_filter::filter_language;
+pub(crate) use quarry_database::encode_collated;
 pub use quarry_database::{Collation, ErrorCode, error_code};

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use quarry_bson::RawDocument;
 use quarry_database::{DocumentFilter, DocumentValidator, FilterLanguage};
 
+use crate::Collation;
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::matcher::{MatchExpression, Matcher, Predicate};
 use crate::validator::Validator;
 
@@ -36,23 +38,26 @@ impl FilterLanguage for Language {
     fn compile(
         &self,
         expression: RawDocument<'_>,
+        collation: &Collation,
     ) -> quarry_database::Result<Arc<dyn DocumentFilter>> {
-        let filter = PartialFilter::parse(expression).map_err(Error::into_database)?;
+        let filter = PartialFilter::parse(expression, collation).map_err(Error::into_database)?;
         Ok(Arc::new(filter))
     }
 
     fn compile_validator(
         &self,
         expression: RawDocument<'_>,
+        collation: &Collation,
     ) -> quarry_database::Result<Arc<dyn DocumentValidator>> {
-        let validator = Validator::parse(expression).map_err(Error::into_database)?;
+        let validator = Validator::parse(expression, collation).map_err(Error::into_database)?;
         Ok(Arc::new(validator))
     }
 }
 
 impl PartialFilter {
-    fn parse(expression: RawDocument<'_>) -> Result<PartialFilter> {
-        let matcher = Matcher::parse_of_fields(expression)?;
+    fn parse(expression: RawDocument<'_>, collation: &Collation) -> Result<PartialFilter> {
+        let context = ExpressionContext::default().with_collation(collation.clone());
+        let matcher = Matcher::parse_of_fields(expression, &context)?;
         check(matcher.root(), DEPTH_MAX, expression)?;
         let fields = matcher.top_level_fields().map(str::to_owned).collect();
         Ok(PartialFilter { matcher, fields })
@@ -63,9 +68,9 @@ impl PartialFilter {
         (filter as &dyn Any).downcast_ref()
     }
 
-    /// The root of the filter's tree.
-    pub fn root(&self) -> &MatchExpression {
-        self.matcher.root()
+    /// The filter.
+    pub fn matcher(&self) -> &Matcher {
+        &self.matcher
     }
 }
 

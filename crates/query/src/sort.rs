@@ -7,14 +7,15 @@
 use std::cmp::Ordering;
 
 use quarry_bson::{FieldSet, RawArray, RawDocument, RawElement, RawValue};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
-use crate::interrupts::{self, units_of};
+use crate::interrupts::{self, units_collated, units_of};
 use crate::metadata::not_available;
+use crate::{Collation, encode_collated};
 
 /// The work of one field of the key that an array's element gives.
 const UNITS_OF_AN_ELEMENT: usize = 10;
@@ -29,6 +30,8 @@ pub struct SortPattern {
     /// The top-level field that each path begins with.
     heads: FieldSet,
     natural: Option<Direction>,
+    /// How strings are compared.
+    collation: Collation,
 }
 
 /// One field of a sort pattern.
@@ -43,6 +46,11 @@ pub struct SortField {
 impl SortPattern {
     /// Parses a sort pattern. Fails for one that sorts by nothing or too much.
     pub fn parse(pattern: RawDocument<'_>) -> Result<SortPattern> {
+        SortPattern::parse_in(pattern, &Collation::SIMPLE)
+    }
+
+    /// Like `parse`, with strings in the order of a collation.
+    pub fn parse_in(pattern: RawDocument<'_>, collation: &Collation) -> Result<SortPattern> {
         if let Some(natural) = pattern.get_element("$natural") {
             return parse_natural(pattern, natural);
         }
@@ -69,6 +77,7 @@ impl SortPattern {
             heads: FieldSet::new(fields.iter().map(|field| field.path.first())),
             fields,
             natural: None,
+            collation: collation.clone(),
         })
     }
 
@@ -101,7 +110,8 @@ impl SortPattern {
                 resolve(value, &field.path.parts()[1..])
             })
             .collect();
-        interrupts::work_on_bytes(document.len_bytes())?;
+        let units = interrupts::units_of_bytes(document.len_bytes());
+        interrupts::work(units_collated(&self.collation, units))?;
         let start = out.len();
         self.smallest_key(&cursors, start, out)
     }
@@ -180,7 +190,8 @@ impl SortPattern {
             return self.smallest_key(&enter(cursors, None), start, out);
         }
         for element in array {
-            interrupts::work(UNITS_OF_AN_ELEMENT * self.fields.len() + units_of(element))?;
+            let units = units_collated(&self.collation, units_of(element));
+            interrupts::work(UNITS_OF_AN_ELEMENT * self.fields.len() + units)?;
             self.smallest_key(&enter(cursors, Some(element)), start, out)?;
         }
         Ok(())
@@ -193,7 +204,8 @@ impl SortPattern {
         let mut type_bits = TypeBits::default();
         for (field, cursor) in self.fields.iter().zip(cursors) {
             if let Cursor::Value(value) = cursor {
-                encode_value(out, &mut type_bits, *value, field.direction);
+                let collation = &self.collation;
+                encode_collated(collation, out, &mut type_bits, *value, field.direction);
             }
         }
         if best_end == start {
@@ -289,6 +301,7 @@ fn parse_natural(pattern: RawDocument<'_>, natural: RawElement<'_>) -> Result<So
         fields: Vec::new(),
         heads: FieldSet::new([]),
         natural: Some(direction),
+        collation: Collation::SIMPLE,
     })
 }
 

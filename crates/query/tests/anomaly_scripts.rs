@@ -174,6 +174,7 @@ fn statement(
                 sort: None,
                 namespace,
                 context: None,
+                collation: None,
                 filter: first,
                 update: RawValue::Document(documents[1].as_raw()),
                 is_upsert: word == "upsert",
@@ -191,6 +192,7 @@ fn statement(
             let request = DeleteRequest {
                 namespace,
                 context: None,
+                collation: None,
                 filter: first,
                 is_multi: true,
                 hint: None,

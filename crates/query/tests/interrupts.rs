@@ -210,6 +210,7 @@ fn update(collection: &'static str, update: Document) -> Work {
                 sort: None,
                 namespace: &namespace,
                 context: None,
+                collation: None,
                 filter: RawDocument::EMPTY,
                 update: RawValue::Document(update.as_raw()),
                 is_upsert: false,

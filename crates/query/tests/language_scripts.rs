@@ -1,4 +1,4 @@
-//! Runs the scripts in `tests/scripts/{matching,validating,updating,projecting,sorting}.txt`: a request on one line, documents on the next,
+//! Runs the scripts in `tests/scripts/{matching,validating,updating,projecting,sorting,collating}.txt`: a request on one line, documents on the next,
 //! and behind each `=>` what comes of it. `UPDATE=1 cargo test -p quarry-query --test language_scripts` writes
 //! the results anew.
 //!
@@ -12,6 +12,7 @@
 //! project PROJECTION           each document: what is returned
 //! project PROJECTION where FILTER
 //! sort PATTERN                 each array of documents: in order
+//! collation SPECIFICATION      how the requests below compare strings
 //! ```
 //! Text is strict Extended JSON where it can be read so (only there is `{"$regex": ..}` an operator), and the
 //! shell's notation otherwise. `update!` and `upsert!` print every type. A request that is refused is followed by a line `=> error`.
@@ -19,11 +20,12 @@
 mod script;
 
 use quarry_bson::{Document, RawValue, extjson};
+use quarry_database::parse_collation;
 use quarry_query::expression::ExpressionContext;
 use quarry_query::matcher::{MatchDetails, Matcher};
 use quarry_query::projection::Projection;
 use quarry_query::sort::SortPattern;
-use quarry_query::update::Update;
+use quarry_query::update::{Beside, Update};
 use quarry_query::{Error, Result};
 use script::Language;
 
@@ -55,17 +57,32 @@ fn sorting() {
     run("sorting");
 }
 
+#[test]
+fn collating() {
+    run("collating");
+}
+
 fn run(name: &str) {
     script::run(&format!("scripts/{name}.txt"), &mut Requests::default());
 }
 
-/// The request that was read last, unless it was refused.
+/// The request that was read last, unless it was refused, and the context of those that follow.
 #[derive(Default)]
-struct Requests(Option<Request>);
+struct Requests(Option<Request>, ExpressionContext);
 
 impl Language for Requests {
     fn request(&mut self, line: &str) -> Option<String> {
-        match Request::parse(line) {
+        if let Some(specification) = line.strip_prefix("collation ") {
+            let parsed = parse_collation(document(specification).as_raw());
+            return match parsed {
+                Ok(collation) => {
+                    self.1.set_collation(collation);
+                    None
+                }
+                Err(error) => Some(shown(&error.into())),
+            };
+        }
+        match Request::parse(line, &self.1) {
             Ok(request) => {
                 let said = request.upserted();
                 self.0 = Some(request);
@@ -125,7 +142,7 @@ impl Request {
         Some(hide_generated_id(made))
     }
 
-    fn parse(line: &str) -> Result<Request> {
+    fn parse(line: &str, context: &ExpressionContext) -> Result<Request> {
         let (verb, rest) = line.split_once(' ').unwrap();
         let exact = verb.ends_with('!');
         let (first, filters) = rest
@@ -135,35 +152,42 @@ impl Request {
             .split_once(" where ")
             .map_or((first, None), |(first, last)| (first, Some(last)));
         let filter = filter
-            .map(|filter| Matcher::parse(document(filter).as_raw()))
+            .map(|filter| Matcher::parse_in(document(filter).as_raw(), context))
             .transpose()?;
         let parsed = document(&format!(
             "{{\"v\": {first}, \"f\": {}}}",
             filters.unwrap_or("null")
         ));
         let (value, filters) = (parsed.get("v").unwrap(), parsed.get_array("f"));
+        let beside = Beside {
+            array_filters: filters,
+            constants: None,
+        };
         let as_document = || value.as_document().unwrap();
         Ok(match verb.trim_end_matches('!') {
-            "match" => Request::Match(Matcher::parse(as_document())?),
+            "match" => Request::Match(Matcher::parse_in(as_document(), context)?),
             "validate" => Request::Validate {
                 matcher: Matcher::parse(as_document())?,
                 source: as_document().to_owned_document(),
             },
             "update" => Request::Update {
-                update: Update::parse_with(value, filters)?,
+                update: Update::parse_in(value, beside, context)?,
                 filter,
                 exact,
             },
             "upsert" => Request::Upsert {
-                update: Update::parse_with(value, filters)?,
+                update: Update::parse_in(value, beside, context)?,
                 filter: filter.unwrap(),
                 exact,
             },
             "project" => Request::Project {
-                projection: Projection::parse(as_document(), filter.as_ref())?,
+                projection: Projection::parse_in(as_document(), filter.as_ref(), context)?,
                 filter,
             },
-            "sort" => Request::Sort(SortPattern::parse(as_document())?),
+            "sort" => {
+                let collation = context.collation();
+                Request::Sort(SortPattern::parse_in(as_document(), collation)?)
+            }
             other => panic!("unknown request {other}"),
         })
     }

@@ -63,6 +63,7 @@ impl Fixture {
             sort: None,
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert: false,
@@ -83,6 +84,7 @@ impl Fixture {
         let request = DeleteRequest {
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             is_multi: true,
             hint: None,

@@ -4,6 +4,7 @@
 //! ```text
 //! eval EXPRESSION     each document: the expression's value, with its types; nothing at all is MISSING
 //! let VARIABLES       the `let` of the requests below
+//! collation SPEC      how the requests below compare strings
 //! foreign NAME [..]   the documents of a collection, for the pipelines below
 //! run PIPELINE        each array of documents: the documents that come out
 //! needs PIPELINE      what the head of the pipeline asks of a find, the fields needed, and explain
@@ -15,6 +16,7 @@ mod script;
 use std::collections::{BTreeMap, VecDeque};
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, extjson};
+use quarry_database::parse_collation;
 use quarry_query::expression::{Context, Expression, ExpressionContext};
 use quarry_query::matcher::Matcher;
 use quarry_query::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
@@ -50,6 +52,11 @@ fn windows() {
     run("windows");
 }
 
+#[test]
+fn collating() {
+    run("collating");
+}
+
 fn run(name: &str) {
     let mut requests = Requests {
         request: None,
@@ -81,6 +88,12 @@ impl Language for Requests {
                 let variables = value_of(rest);
                 let bound = self.context.bind_let(variables.as_document().unwrap());
                 bound.err().map(|error| shown(&error))
+            }
+            "collation" => {
+                let specification = value_of(rest);
+                let collation = parse_collation(specification.as_document().unwrap());
+                self.context.set_collation(collation.unwrap());
+                None
             }
             "foreign" => {
                 let (name, documents) = rest.split_once(' ').unwrap();

@@ -7,8 +7,8 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, Value};
 use quarry_database::{
-    CommitWatch, Ident, IndexesCreated, Namespace, Operation, RecordedStatement, RetryableWrite,
-    Scope,
+    Collation, CommitWatch, Ident, IndexesCreated, Namespace, Operation, RecordedStatement,
+    RetryableWrite, Scope,
 };
 use quarry_journal::Level;
 use quarry_query::exec::{
@@ -88,6 +88,7 @@ pub trait Data: Sync {
         namespace: &Namespace,
         on: &str,
         pipeline: RawArray<'_>,
+        collation: &Collation,
     ) -> Result<()>;
 
     /// Creates a collection; the same options again are no error.
@@ -205,8 +206,9 @@ impl Data for Scope<'_> {
         namespace: &Namespace,
         on: &str,
         pipeline: RawArray<'_>,
+        collation: &Collation,
     ) -> Result<()> {
-        exec::check_view(*self, operation, namespace, on, pipeline)
+        exec::check_view(*self, operation, namespace, on, pipeline, collation)
     }
 
     fn create_collection(

@@ -290,6 +290,7 @@ impl Setup {
             sort: None,
             namespace: &namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert: false,

@@ -4,7 +4,7 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
@@ -13,11 +13,19 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
     ("geometry", &["bson"]),
+    ("collation", &["bson"]),
     ("storage-rocksdb", &["storage"]),
     ("storage-mdbx", &["storage"]),
     (
         "database",
-        &["bson", "timing", "journal", "storage", "keystring"],
+        &[
+            "bson",
+            "timing",
+            "journal",
+            "storage",
+            "keystring",
+            "collation",
+        ],
     ),
     (
         "query",
@@ -69,13 +77,14 @@ const BENCH_USES: [&str; 13] = [
 const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 6] = [
+const CONFINED: [(&str, &[&str]); 7] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
     ("mdbx-sys", &["storage-mdbx"]),
     ("pcre2-sys", &["regex"]),
     ("s2", &["geometry"]),
+    ("icu_collator", &["collation"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we

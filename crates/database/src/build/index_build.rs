@@ -138,6 +138,7 @@ impl IndexBuilder {
         let is_empty = self.parts.commits.counts(collection.ident)?.documents == 0;
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
+            let spec = collection.spec_of_index(spec);
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
             match known(&candidate, kept.iter().copied().chain(&new))? {
                 None => {}
@@ -347,7 +348,7 @@ impl IndexBuilder {
             unstage_mark(*ident, &mut batch);
         }
         for index in &index_catalog.indexes {
-            let mut copy = Index::from_spec(index.spec.as_raw(), index.ident)?;
+            let mut copy = index.copy()?;
             copy.building = index.building && !idents.contains(&index.ident);
             indexes.push(copy);
         }

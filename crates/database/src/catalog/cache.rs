@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use quarry_bson::Document;
+use quarry_bson::{Document, doc};
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
-use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::collection::{COLLATION, Collection, IndexCatalog};
 use crate::catalog::validation::Validators;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
@@ -147,13 +147,19 @@ impl Catalog {
     pub fn checked(&self, spec: &Document) -> Result<Document> {
         let mut index = Index::from_spec(spec.as_raw(), Ident(0))?;
         if let Some(partial) = &index.partial {
-            self.validators.language.compile(partial.as_raw())?;
+            let language = &self.validators.language;
+            language.compile(partial.as_raw(), &index.collation)?;
         }
         if let Some(kind) = &index.pattern.kind {
             let options = self.index_kinds.check(kind, &index)?;
             index.set_kind_options(options);
         }
-        Ok(index.spec)
+        let mut checked = index.spec;
+        // Said, so that the collection's is not taken in its place.
+        if spec.contains(COLLATION) && !checked.contains(COLLATION) {
+            checked.append(COLLATION, doc! { "locale": "simple" });
+        }
+        Ok(checked)
     }
 
     /// The indexes of a collection, with the marks that the engine shows.

@@ -6,9 +6,11 @@
 use std::sync::OnceLock;
 
 use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_collation::Collation;
 
 use crate::catalog::validation::Validation;
 use crate::catalog::view::View;
+use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -23,6 +25,12 @@ use crate::keyspace::namespace::Namespace;
 
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
+
+/// The option with the specification of a collection's default collation.
+pub const COLLATION: &str = "collation";
+
+/// The version of an index's sort keys in its entry, beside its specification.
+const SORT_KEYS: &str = "sortKeys";
 
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +70,8 @@ pub struct Collection {
     pub validation: Option<Box<Validation>>,
     /// The definition, if the name means a view.
     pub view: Option<View>,
+    /// How strings are compared by operations that do not say otherwise, and kept by indexes that do not.
+    pub collation: Collation,
     pub(crate) entry: Document,
     pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
@@ -102,6 +112,7 @@ impl Collection {
         let images = options.and_then(|options| options.get_document(PRE_IMAGES));
         let keeps_pre_images =
             images.is_some_and(|images| images.get("enabled").is_some_and(|on| on.is_truthy()));
+        let collation = options.map_or(Ok(None), collation_of)?.unwrap_or_default();
         Ok(Collection {
             prefix: ident.prefix(),
             namespace,
@@ -109,8 +120,9 @@ impl Collection {
             uuid,
             capped,
             keeps_pre_images,
-            validation: options.and_then(Validation::of),
+            validation: options.and_then(|options| Validation::of(options, &collation)),
             view: options.and_then(View::of),
+            collation,
             entry,
             index_catalog: OnceLock::new(),
         })
@@ -123,6 +135,18 @@ impl Collection {
             .get("options")
             .and_then(|value| value.as_document())
             .unwrap_or(RawDocument::EMPTY)
+    }
+
+    /// The specification of an index on the collection, which has the collection's collation unless it says otherwise.
+    pub(crate) fn spec_of_index(&self, spec: &Document) -> Document {
+        let mut spec = spec.clone();
+        if let Some(collation) = self.collation.specification()
+            && !spec.contains(COLLATION)
+            && !is_of_id(spec.as_raw())
+        {
+            spec.append(COLLATION, collation.as_raw());
+        }
+        spec
     }
 
     /// Refuses a view, to which nobody writes and which has no indexes.
@@ -201,10 +225,15 @@ impl Collection {
             let mut index =
                 Index::from_spec(spec, Ident(u64::try_from(ident).map_err(|_| broken())?))?;
             if let Some(partial) = &index.partial {
-                index.filter = Some(language.compile(partial.as_raw())?);
+                index.filter = Some(language.compile(partial.as_raw(), &index.collation)?);
             }
             if let Some(kind) = &index.pattern.kind {
                 index.special = Some(kinds.compile(kind, &index)?);
+            }
+            if !index.collation.is_simple() {
+                // An entry that does not say so has sort keys of no version that is known.
+                let version = stored.get_str(SORT_KEYS).unwrap_or_default();
+                index.sort_keys = Some(version.into());
             }
             index.building = stored
                 .get("building")
@@ -287,11 +316,26 @@ fn stored_index(index: &Index) -> Document {
     stored.append("ident", ident_value(index.ident));
     stored.append("spec", index.spec.as_raw());
     stored.append("building", index.building);
+    if let Some(version) = &index.sort_keys {
+        stored.append(SORT_KEYS, &**version);
+    }
     stored
 }
 
 fn ident_value(ident: Ident) -> i64 {
     i64::try_from(ident.0).expect("idents count up from 16")
+}
+
+/// Whether a specification is of the index on `_id`, which keeps strings as they are.
+fn is_of_id(spec: RawDocument<'_>) -> bool {
+    let key = spec.get_document("key");
+    key.is_some_and(|key| key.len() == 1 && key.contains("_id"))
+}
+
+/// The collation among the options of a collection. It was checked when they were given.
+fn collation_of(options: RawDocument<'_>) -> Result<Option<Collation>> {
+    let specification = options.get_document(COLLATION);
+    specification.map_or(Ok(None), parse_collation)
 }
 
 fn capped_of(options: RawDocument<'_>) -> Option<Capped> {

@@ -13,7 +13,9 @@ use quarry_storage::WriteBatch;
 
 use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, CollectionDefinition, PRE_IMAGES, new_entry};
+use crate::catalog::collection::{
+    COLLATION, Collection, CollectionDefinition, PRE_IMAGES, new_entry,
+};
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::validation::VALIDATOR;
 use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
@@ -580,6 +582,9 @@ impl Definitions {
         let mut options = Document::new();
         options.append(VIEW_ON, on);
         options.append(VIEW_PIPELINE, pipeline);
+        if let Some(collation) = collection.options().get_element(COLLATION) {
+            options.append_element(collation);
+        }
         let event = DefinitionEvent::new(
             DefinitionKind::Modify,
             namespace.as_str(),

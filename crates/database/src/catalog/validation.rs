@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{Document, RawDocument};
+use quarry_collation::Collation;
 
 use crate::error::{Error, Result};
 use crate::index::document_filter::{DocumentValidator, FilterLanguage};
@@ -30,6 +31,8 @@ pub struct Validation {
     is_moderate: bool,
     /// A document that does not suit is written all the same, and told of.
     only_warns: bool,
+    /// How the filter compares strings.
+    collation: Collation,
     /// Set once compiling has succeeded; what failed, because its operation was to end for example, is tried again.
     compiled: OnceLock<Arc<dyn DocumentValidator>>,
 }
@@ -42,7 +45,7 @@ pub(crate) struct Validators {
 
 impl Validation {
     /// The validator that the options of a collection ask for.
-    pub(crate) fn of(options: RawDocument<'_>) -> Option<Box<Validation>> {
+    pub(crate) fn of(options: RawDocument<'_>, collation: &Collation) -> Option<Box<Validation>> {
         let filter = options.get_document(VALIDATOR)?;
         let is = |name: &str, wanted: &str| options.get_str(name) == Some(wanted);
         if filter.is_empty() || is(LEVEL, "off") {
@@ -52,6 +55,7 @@ impl Validation {
             filter: filter.to_owned_document(),
             is_moderate: is(LEVEL, "moderate"),
             only_warns: is(ACTION, "warn"),
+            collation: collation.clone(),
             compiled: OnceLock::new(),
         }))
     }
@@ -60,7 +64,7 @@ impl Validation {
         if let Some(validator) = self.compiled.get() {
             return Ok(validator.as_ref());
         }
-        let compiled = language.compile_validator(self.filter.as_raw())?;
+        let compiled = language.compile_validator(self.filter.as_raw(), &self.collation)?;
         Ok(self.compiled.get_or_init(|| compiled).as_ref())
     }
 
@@ -78,7 +82,10 @@ impl Validation {
 impl Validators {
     /// Refuses a filter that no validator can be made of.
     pub fn check(&self, filter: RawDocument<'_>) -> Result<()> {
-        self.language.compile_validator(filter).map(drop)
+        let collation = Collation::SIMPLE;
+        self.language
+            .compile_validator(filter, &collation)
+            .map(drop)
     }
 
     /// Refuses a document that may not be written to the collection: one that is inserted, or one that takes the place of `old`.

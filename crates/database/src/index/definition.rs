@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quarry_bson::compare::compare_documents;
 use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_collation::{Collation, SORT_KEYS_VERSION};
 use quarry_keystring::Direction;
 
-use crate::collation::Collation;
+use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::document_filter::DocumentFilter;
@@ -127,6 +128,10 @@ pub struct Index {
     pub special: Option<Arc<dyn SpecialKeys>>,
     /// The options that only an index with a kind has.
     pub kind_options: Document,
+    /// How it keeps strings: as they are, or as sort keys of this collation.
+    pub collation: Collation,
+    /// The version of its sort keys, where it keeps some; the catalog sets that of an index that stands.
+    pub(crate) sort_keys: Option<Box<str>>,
     /// A document goes so many seconds after the date in the index's field.
     pub expire_after_s: Option<i32>,
     /// Kept up to date and not used by plans.
@@ -294,6 +299,8 @@ impl Index {
             filter: None,
             special: None,
             kind_options: Document::new(),
+            collation: Collation::SIMPLE,
+            sort_keys: None,
             expire_after_s: None,
             hidden: false,
             building: false,
@@ -307,15 +314,61 @@ impl Index {
             ));
         }
         index.check_expiry()?;
+        index.check_collation()?;
+        index.sort_keys = (!index.collation.is_simple()).then(|| SORT_KEYS_VERSION.into());
         index.spec = index.normal_spec();
         Ok(index)
     }
 
+    /// Another index of the same definition, under the same ident; not compiled.
+    pub(crate) fn copy(&self) -> Result<Index> {
+        let mut copy = Index::from_spec(self.spec.as_raw(), self.ident)?;
+        copy.building = self.building;
+        copy.unique = self.unique;
+        copy.sort_keys.clone_from(&self.sort_keys);
+        Ok(copy)
+    }
+
+    /// Whether its sort keys are of another version than those that are made now, so that nothing is found by it.
+    pub fn is_outdated(&self) -> bool {
+        let kept = self.sort_keys.as_deref();
+        kept.is_some_and(|version| version != SORT_KEYS_VERSION)
+    }
+
+    /// Fails for an index whose sort keys are of another version: nobody can find its entries, or make such as it has.
+    pub fn check_sort_keys(&self) -> Result<()> {
+        if !self.is_outdated() {
+            return Ok(());
+        }
+        let kept = self.sort_keys.as_deref().unwrap_or_default();
+        Err(Error::invalid(
+            ErrorCode::INCOMPATIBLE_COLLATION_VERSION,
+            format!(
+                "the index `{}` has sort keys of the version {kept}, and this build makes those of {SORT_KEYS_VERSION}; drop the index and create it again",
+                self.name
+            ),
+        ))
+    }
+
+    /// The keys of most kinds are made of the strings themselves, or have none.
+    fn check_collation(&self) -> Result<()> {
+        let Some(specification) = self.collation.specification() else {
+            return Ok(());
+        };
+        let how = match self.pattern.kind.as_deref() {
+            None | Some("2dsphere") => return Ok(()),
+            Some("hashed" | WILDCARD) => "is not supported yet",
+            Some(_) => "is not supported",
+        };
+        let kind = self.pattern.kind.as_deref().unwrap_or_default();
+        Err(cannot_create(format!(
+            "Index type '{kind}' does not support collation: {specification} {how}, and `collation: {{locale: \"simple\"}}` makes an index without one"
+        )))
+    }
+
     /// The definition with changed options, under the same ident; not compiled.
     pub(crate) fn with(&self, change: &IndexChange) -> Result<Index> {
-        let mut changed = Index::from_spec(self.spec.as_raw(), self.ident)?;
-        changed.building = self.building;
-        changed.unique = self.unique;
+        let mut changed = self.copy()?;
         if let Some(hidden) = change.hidden {
             changed.hidden = hidden;
         }
@@ -412,6 +465,7 @@ impl Index {
             && self.sparse == other.sparse
             && projection(self) == projection(other)
             && partial(self) == partial(other)
+            && self.collation == other.collation
     }
 
     fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
@@ -430,7 +484,7 @@ impl Index {
                 "unique" => self.unique = truth(option, value)?,
                 "sparse" => self.sparse = truth(option, value)?,
                 "hidden" => self.hidden = truth(option, value)?,
-                "collation" => check_collation(value)?,
+                "collation" => self.collation = read_collation(value)?,
                 "partialFilterExpression" => {
                     let Some(filter) = value.as_document() else {
                         return Err(Error::invalid(
@@ -484,6 +538,9 @@ impl Index {
         }
         if let Some(filter) = &self.partial {
             spec.append("partialFilterExpression", filter.as_raw());
+        }
+        if let Some(specification) = self.collation.specification() {
+            spec.append("collation", specification.as_raw());
         }
         for option in self.kind_options.as_raw() {
             spec.append(option.name().to_string_lossy().as_ref(), option.value());
@@ -539,17 +596,21 @@ fn truth(option: &str, value: RawValue<'_>) -> Result<bool> {
     }
 }
 
-/// Keys compare as bytes, which is the one collation that there is.
-fn check_collation(value: RawValue<'_>) -> Result<()> {
-    let given = value.as_document().filter(|given| !given.is_empty());
-    let Some(given) = given else {
-        return Err(cannot_create(format!(
-            "the index option `collation` must be an object with a locale: {value}"
-        )));
+fn read_collation(value: RawValue<'_>) -> Result<Collation> {
+    let Some(given) = value.as_document() else {
+        return Err(Error::invalid(
+            ErrorCode::TYPE_MISMATCH,
+            format!(
+                "The field 'collation' must be an object, but got {}",
+                value.element_type().alias()
+            ),
+        ));
     };
-    let Collation::Simple =
-        Collation::parse(given).map_err(|error| cannot_create(error.to_string()))?;
-    Ok(())
+    let collation = parse_collation(given)?;
+    collation.ok_or_else(|| {
+        let text = "The field 'collation' cannot be an empty object";
+        Error::invalid(ErrorCode::BAD_VALUE, text)
+    })
 }
 
 fn cannot_create(message: String) -> Error {

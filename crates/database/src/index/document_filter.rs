@@ -9,18 +9,28 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument};
+use quarry_collation::Collation;
 
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
 /// A language of filters.
 pub trait FilterLanguage: Debug + Send + Sync {
-    /// Compiles the `partialFilterExpression` of an index. Fails with MongoDB's code for what it may not be.
-    fn compile(&self, expression: RawDocument<'_>) -> Result<Arc<dyn DocumentFilter>>;
+    /// Compiles the `partialFilterExpression` of an index, which compares strings by the index's collation. Fails with MongoDB's
+    /// code for what it may not be.
+    fn compile(
+        &self,
+        expression: RawDocument<'_>,
+        collation: &Collation,
+    ) -> Result<Arc<dyn DocumentFilter>>;
 
-    /// Compiles the `validator` of a collection. Fails with MongoDB's code for what it may not be, and for any where the
+    /// Compiles the `validator` of a collection, which compares strings by the collection's collation. Fails with MongoDB's code for what it may not be, and for any where the
     /// language has none.
-    fn compile_validator(&self, _: RawDocument<'_>) -> Result<Arc<dyn DocumentValidator>> {
+    fn compile_validator(
+        &self,
+        _: RawDocument<'_>,
+        _: &Collation,
+    ) -> Result<Arc<dyn DocumentValidator>> {
         Err(Error::invalid(
             ErrorCode::INVALID_OPTIONS,
             "this database was opened without a language for validators",
@@ -51,7 +61,7 @@ pub trait DocumentFilter: Any + Debug + Send + Sync {
 pub struct NoFilterLanguage;
 
 impl FilterLanguage for NoFilterLanguage {
-    fn compile(&self, _: RawDocument<'_>) -> Result<Arc<dyn DocumentFilter>> {
+    fn compile(&self, _: RawDocument<'_>, _: &Collation) -> Result<Arc<dyn DocumentFilter>> {
         Err(Error::invalid(
             ErrorCode::CANNOT_CREATE_INDEX,
             "this database was opened without a language for partialFilterExpression",

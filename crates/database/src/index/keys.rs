@@ -9,6 +9,7 @@ use quarry_bson::{FieldSet, RawArray, RawDocument, RawValue};
 use quarry_keystring::{Direction, append_encoded_text, encode_value};
 use smallvec::SmallVec;
 
+use crate::collation::encode_collated;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{CUT_KEYS, Index, KeyField};
@@ -177,6 +178,9 @@ impl KeyGenerator {
             return special_entries(number, index, found, target, buffer);
         }
         let fields = &self.fields_of[number];
+        if !index.collation.is_simple() {
+            return collated_entries((number, fields), index, found, target, buffer);
+        }
         let mut emit = Emit {
             number,
             index,
@@ -187,21 +191,50 @@ impl KeyGenerator {
         if emit.emit_whole(fields, found)? {
             return Ok(emit.marks);
         }
-        let fields = index.pattern.fields.iter().zip(fields);
-        let states: States<'_, '_> = fields
-            .map(|(field, &FieldSlot { slot, .. })| {
-                let value = found.slots[usize::from(slot)].map(|element| element.value());
-                resolve(value, &field.components[1..])
-            })
-            .collect();
         let first = emit.buffer.entries.len();
-        emit.expand(&states)?;
+        emit.expand(&states(index, fields, found))?;
         let marks = emit.marks;
         if marks != 0 {
             remove_repeated(buffer, first);
         }
         Ok(marks)
     }
+}
+
+/// Follows the path of each field up to its end or an array.
+fn states<'a, 'p>(index: &'p Index, fields: &[FieldSlot], found: &Found<'a>) -> States<'a, 'p> {
+    let fields = index.pattern.fields.iter().zip(fields);
+    let states = fields.map(|(field, &FieldSlot { slot, .. })| {
+        let value = found.slots[usize::from(slot)].map(|element| element.value());
+        resolve(value, &field.components[1..])
+    });
+    states.collect()
+}
+
+/// Appends the entries of an index that keeps sort keys in place of strings. Two elements of an array may have one.
+#[cold]
+fn collated_entries(
+    (number, fields): (usize, &[FieldSlot]),
+    index: &Index,
+    found: &Found<'_>,
+    target: Target<'_>,
+    buffer: &mut KeyBuffer,
+) -> Result<u64> {
+    index.check_sort_keys()?;
+    let first = buffer.entries.len();
+    let mut emit = Emit {
+        number,
+        index,
+        target,
+        buffer,
+        marks: 0,
+    };
+    emit.expand(&states(index, fields, found))?;
+    let marks = emit.marks;
+    if marks != 0 {
+        remove_repeated(buffer, first);
+    }
+    Ok(marks)
 }
 
 /// Appends the entries of an index whose kind makes them.
@@ -213,6 +246,7 @@ fn special_entries(
     target: Target<'_>,
     buffer: &mut KeyBuffer,
 ) -> Result<u64> {
+    index.check_sort_keys()?;
     let special = index.special.as_ref();
     let special = special.expect("the catalog compiles each index that has a kind");
     let first = buffer.entries.len();
@@ -349,8 +383,10 @@ impl Emit<'_, '_> {
         }
         let start = self.begin();
         let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
+        let collation = &self.index.collation;
         for (KeyField { direction, .. }, value) in self.index.pattern.fields.iter().zip(values) {
-            encode_value(bytes, bits, value.unwrap_or(RawValue::Null), *direction);
+            let value = value.unwrap_or(RawValue::Null);
+            encode_collated(collation, bytes, bits, value, *direction);
         }
         self.finish(start)
     }

@@ -1,6 +1,7 @@
 //! Keys that another document has: who has them, and how a refused one is told.
 
 use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_collation::Collation;
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
@@ -21,6 +22,7 @@ pub(super) fn duplicate_id(collection: &Collection, document: RawDocument<'_>) -
         index: "_id_".to_owned(),
         key_pattern,
         key_value,
+        collation: Collation::SIMPLE,
     }))
 }
 
@@ -41,7 +43,14 @@ pub(crate) fn duplicate_key(
         && let Ok(values) = quarry_keystring::decode(entry.fields, entry.type_bits, &directions)
     {
         for (field, value) in index.pattern.fields.iter().zip(&values) {
-            key_value.append(&field.path, value.as_raw());
+            match value.as_raw() {
+                RawValue::String(key) if !index.collation.is_simple() => {
+                    key_value.append(&field.path, hexadecimal(key.as_bytes()).as_str());
+                }
+                value => {
+                    key_value.append(&field.path, value);
+                }
+            }
         }
     }
     Error::DuplicateKey(Box::new(DuplicateKey {
@@ -49,7 +58,14 @@ pub(crate) fn duplicate_key(
         index: index.name.clone(),
         key_pattern: index.pattern.document.clone(),
         key_value,
+        collation: index.collation.clone(),
     }))
+}
+
+/// A sort key as MongoDB shows one.
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("0x".to_owned()).chain(digits).collect()
 }
 
 /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`, which is being built.

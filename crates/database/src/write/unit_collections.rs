@@ -191,6 +191,7 @@ impl Writer {
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
             let spec = self.parts.catalog.checked(spec)?;
+            let spec = collection.spec_of_index(&spec);
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
             if known(&candidate, stand.iter().chain(&new))?.is_none() {
                 let ident = self.parts.commits.allocate_ident();

@@ -1,8 +1,11 @@
 //! `aggregate`: the head of the pipeline becomes a find, the rest runs over it. A first stage that makes documents takes
 //! the place of the find. A last stage that writes the result does so before this returns; there are no documents then.
 
-use quarry_database::{Namespace, Operation, Scope};
+use std::sync::Arc;
 
+use quarry_database::{Collection, Namespace, Operation, Scope};
+
+use super::collation::context_over;
 use super::collections::OtherCollections;
 use super::executor::Executor;
 use super::request::{AggregateRequest, FindRequest, Over};
@@ -23,6 +26,9 @@ pub fn aggregate(
 ) -> Result<Executor> {
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
+    let collection = collection_over(scope, operation, request.over, context)?;
+    let mut held = None;
+    let context = context_over(context, collection.as_deref(), &mut held);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
     let leading = pipeline.leading();
     let read = pipeline.paths_read(leading.stages);
@@ -40,6 +46,7 @@ pub fn aggregate(
     }
     let own_database = request.over.database();
     let others = OtherCollections::open(scope, operation, own_database, pipeline.collections())?;
+    others.refuse_other_collations(context.collation())?;
     let executor = executor.with_stages(pipeline.start_at(leading.stages), others);
     match pipeline.written() {
         None => Ok(executor),
@@ -53,6 +60,21 @@ pub fn aggregate(
             writer.write(written, executor)?;
             Ok(Executor::empty())
         }
+    }
+}
+
+/// The collection that says how a pipeline compares strings, if that is left to it.
+pub(super) fn collection_over(
+    scope: Scope<'_>,
+    operation: &Operation,
+    over: Over<'_>,
+    context: &ExpressionContext,
+) -> Result<Option<Arc<Collection>>> {
+    match over {
+        Over::Collection(namespace) if !context.has_collation() => {
+            Ok(scope.collection(namespace, operation)?)
+        }
+        _ => Ok(None),
     }
 }
 

@@ -4,11 +4,15 @@
 //! behind a batch goes on from the next batch's snapshot, as the pipeline's own read does.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use quarry_bson::{RawArray, RawDocument};
-use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope, View};
+use quarry_database::{
+    Collation, Collection, CollectionSnapshot, Ident, Namespace, Operation, Scope, View,
+};
 
+use super::collation::other_collation;
 use super::executor::Reading;
 use super::find::plan;
 use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
@@ -99,6 +103,19 @@ impl OtherCollections {
         Ok(others)
     }
 
+    /// Fails if one of them is a view that compares strings otherwise than the pipeline.
+    pub fn refuse_other_collations(&self, collation: &Collation) -> Result<()> {
+        for other in self.collections.values() {
+            if let Some(snapshot) = &other.snapshot
+                && snapshot.collection.view.is_some()
+                && snapshot.collection.collation != *collation
+            {
+                return Err(other_collation(&snapshot.collection));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives up the snapshots, and what open reads have read ahead from them.
     pub fn save(&mut self, operation: &Operation) -> Result<()> {
         let OtherCollections {
@@ -181,9 +198,10 @@ impl OtherCollections {
     }
 
     /// The view that the name means, if it means one.
-    fn view(&self, name: &str) -> Option<View> {
+    fn view(&self, name: &str) -> Option<Arc<Collection>> {
         let other = self.collections.get(name)?;
-        other.snapshot.as_ref()?.collection.view.clone()
+        let collection = &other.snapshot.as_ref()?.collection;
+        collection.view.is_some().then(|| Arc::clone(collection))
     }
 
     fn begin(&self, name: &str, find: SubFind<'_>) -> Result<OpenRead> {
@@ -224,7 +242,13 @@ fn read_by(view: &View) -> impl Iterator<Item = &str> {
 
 impl Lent<'_> {
     /// Begins a read of a view: a run of its stages, with those of the find behind them, over a read of what it is on.
-    fn begin_view(&mut self, view: &View, find: SubFind<'_>) -> Result<OpenRead> {
+    fn begin_view(&mut self, collection: &Collection, find: SubFind<'_>) -> Result<OpenRead> {
+        if *find.context.collation() != collection.collation {
+            return Err(other_collation(collection));
+        }
+        let Some(view) = &collection.view else {
+            return Ok(OpenRead::OfNothing);
+        };
         interrupts::work(UNITS_OF_A_SNAPSHOT)?;
         let stages = stages_of_sub_find(view.pipeline(), find)?;
         let stages = RawArray::from_document(RawDocument::new(&stages)?);
@@ -279,7 +303,7 @@ impl Lent<'_> {
 impl Collections for Lent<'_> {
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> crate::Result<ReadId> {
         let read = Some(match self.others.view(collection) {
-            Some(view) => self.begin_view(&view, find)?,
+            Some(collection) => self.begin_view(&collection, find)?,
             None => self.others.begin(collection, find)?,
         });
         let OtherCollections { reads, free, .. } = &mut *self.others;

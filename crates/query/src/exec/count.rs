@@ -2,6 +2,7 @@
 
 use quarry_database::{Operation, PlanSummary, Scope};
 
+use super::collation::{context_over, imposed};
 use super::find::plan;
 use super::request::CountRequest;
 use super::view;
@@ -12,7 +13,9 @@ use crate::planner::Wanted;
 
 /// Counts the documents that match.
 pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
-    let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let mut parsed = Parsed::parse(request.filter, None, None, context)?;
     let limit = request.limit.unwrap_or(u64::MAX);
     if parsed.matcher.is_match_all() && request.hint.is_none() {
         let Some(collection) = scope.collection(request.namespace, operation)? else {
@@ -30,6 +33,11 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
     };
     if snapshot.collection.view.is_some() {
         return view::count(scope, operation, &snapshot.collection, request);
+    }
+    let mut held = None;
+    if imposed(context, &snapshot.collection).is_some() {
+        let context = context_over(context, Some(&snapshot.collection), &mut held);
+        parsed = Parsed::parse(request.filter, None, None, context)?;
     }
     let wanted = Wanted {
         hint: request.hint,

@@ -2,6 +2,7 @@
 
 use quarry_database::{Change, Level, Operation, Scope, StatementKind};
 
+use super::collation::{Outcome, run_collated, statement_context};
 use super::modify::{Effect, Target};
 use super::recorded;
 use super::request::DeleteRequest;
@@ -14,6 +15,24 @@ pub fn delete(
     request: DeleteRequest<'_>,
     level: Level,
 ) -> Result<u64> {
+    let own = statement_context(request.context, request.collation)?;
+    run_collated(own.as_ref().or(request.context), |context| {
+        delete_in(
+            scope,
+            operation,
+            DeleteRequest { context, ..request },
+            level,
+        )
+    })
+}
+
+/// Runs the statement in its context.
+fn delete_in(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: DeleteRequest<'_>,
+    level: Level,
+) -> Result<Outcome<u64>> {
     let target = Target::new(
         scope,
         operation,
@@ -31,5 +50,8 @@ pub fn delete(
         target.modify_one(&mut |_, _, _| Ok(Change::Delete))?
     };
     totals.settle(scope, level)?;
-    Ok(totals.deleted)
+    Ok(match target.take_imposed() {
+        Some(collation) => Outcome::Imposed(collation),
+        None => Outcome::Done(totals.deleted),
+    })
 }

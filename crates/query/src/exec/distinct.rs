@@ -5,13 +5,15 @@ use quarry_bson::{DOCUMENT_BYTES_MAX, RawDocument, RawValue, Value};
 use quarry_database::{Operation, Scope};
 use quarry_keystring::encode_id;
 
+use super::collation::context_over;
 use super::find::{plan, plan_of_values};
 use super::request::DistinctRequest;
 use super::view;
+use crate::Collation;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
-use crate::interrupts::{self, units_of};
+use crate::interrupts::{self, units_collated, units_of};
 use crate::plan::{Flow, Parsed, View, run};
 use crate::planner::{Missing, Wanted};
 
@@ -27,12 +29,21 @@ pub fn distinct(
     operation: &Operation,
     request: DistinctRequest<'_>,
 ) -> Result<Vec<Value>> {
-    let parsed = Parsed::parse(request.filter, None, None, &ExpressionContext::default())?;
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let snapshot = scope.snapshot(request.namespace, operation)?;
+    let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+    let mut held = None;
+    let context = context_over(context, collection, &mut held);
+    let parsed = Parsed::parse(request.filter, None, None, context)?;
     let path = FieldPath::parse(request.key)?;
-    let Some(snapshot) = scope.snapshot(request.namespace, operation)? else {
+    let Some(snapshot) = snapshot else {
         return Ok(Vec::new());
     };
-    let mut found = Found::default();
+    let mut found = Found {
+        collation: context.collation().clone(),
+        ..Found::default()
+    };
     if snapshot.collection.view.is_some() {
         view::each_match(
             scope,
@@ -80,6 +91,8 @@ struct Found {
     known: HashSet<Vec<u8>>,
     bytes: usize,
     key: Vec<u8>,
+    /// By which values are different.
+    collation: Collation,
 }
 
 impl Found {
@@ -125,9 +138,13 @@ impl Found {
     }
 
     fn add(&mut self, value: RawValue<'_>) -> Result<()> {
-        interrupts::work(UNITS_OF_A_VALUE + units_of(value))?;
+        let units = units_collated(&self.collation, units_of(value));
+        interrupts::work(UNITS_OF_A_VALUE + units)?;
         self.key.clear();
-        encode_id(&mut self.key, value);
+        match self.collation.index_value(value) {
+            None => encode_id(&mut self.key, value),
+            Some(kept) => encode_id(&mut self.key, kept.as_raw()),
+        }
         if self.known.contains(&self.key) {
             return Ok(());
         }

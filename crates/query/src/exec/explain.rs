@@ -8,7 +8,8 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder};
 use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
-use super::aggregate::{head, input, want_metadata};
+use super::aggregate::{collection_over, head, input, want_metadata};
+use super::collation::{context_beneath, context_over, statement_context};
 use super::find::{
     key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values, plan_to_show,
 };
@@ -104,10 +105,11 @@ pub fn explain(
 ) -> Result<()> {
     if let Some((shown, context)) = over_view(scope, operation, &explained)? {
         let mut request = shown.request()?;
-        request.context = context;
+        request.context = Some(&context);
         return explain_aggregate(scope, operation, request, verbosity, reply);
     }
-    let read = match explained {
+    let own = explained.statement_context()?;
+    let read = match explained.in_context(own.as_ref()) {
         Explained::Aggregate(request) => {
             return explain_aggregate(scope, operation, request, verbosity, reply);
         }
@@ -125,16 +127,43 @@ pub fn explain(
     read.explain(scope, operation, verbosity, reply)
 }
 
+impl<'a> Explained<'a> {
+    /// The context of the statement's own collation, where it has one.
+    fn statement_context(&self) -> Result<Option<ExpressionContext>> {
+        match self {
+            Explained::Update(update) => statement_context(update.context, update.collation),
+            Explained::Delete(delete) => statement_context(delete.context, delete.collation),
+            _ => Ok(None),
+        }
+    }
+
+    /// Has the statement that context, if it is given one.
+    fn in_context<'c>(self, context: Option<&'c ExpressionContext>) -> Explained<'c>
+    where
+        'a: 'c,
+    {
+        match (self, context) {
+            (Explained::Update(update), Some(_)) => {
+                Explained::Update(UpdateRequest { context, ..update })
+            }
+            (Explained::Delete(delete), Some(_)) => {
+                Explained::Delete(DeleteRequest { context, ..delete })
+            }
+            (other, _) => other,
+        }
+    }
+}
+
 /// The read of a view as the aggregate that it is; none if the command reads no view.
-fn over_view<'a>(
+fn over_view(
     scope: Scope<'_>,
     operation: &Operation,
-    explained: &Explained<'a>,
-) -> Result<Option<(view::Shown, Option<&'a ExpressionContext>)>> {
+    explained: &Explained<'_>,
+) -> Result<Option<(view::Shown, ExpressionContext)>> {
     let (namespace, context) = match explained {
         Explained::Find(find) => (find.namespace, find.context),
-        Explained::Count(count) => (count.namespace, None),
-        Explained::Distinct(distinct) => (distinct.namespace, None),
+        Explained::Count(count) => (count.namespace, count.context),
+        Explained::Distinct(distinct) => (distinct.namespace, distinct.context),
         Explained::Aggregate(AggregateRequest {
             over: Over::Collection(namespace),
             context,
@@ -145,6 +174,7 @@ fn over_view<'a>(
     let Some(collection) = view::view(scope, operation, namespace)? else {
         return Ok(None);
     };
+    let context = context_beneath(context, &collection)?;
     let shown = match explained {
         Explained::Count(count) => view::Shown::of_count(scope, operation, &collection, count)?,
         Explained::Aggregate(request) => {
@@ -171,6 +201,9 @@ fn explain_aggregate(
 ) -> Result<()> {
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
+    let collection = collection_over(scope, operation, request.over, context)?;
+    let mut held = None;
+    let context = context_over(context, collection.as_deref(), &mut held);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
     if let Some(last) = pipeline.stages.last()
         && last.written().is_some()
@@ -221,6 +254,7 @@ impl<'a> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
         (find.skip, find.limit) = (request.skip, request.limit);
+        find.context = request.context;
         find.read = Some(&[]);
         Read {
             counts_all: request.filter.is_empty() && request.hint.is_none(),
@@ -231,6 +265,7 @@ impl<'a> Read<'a> {
     fn of_distinct(request: DistinctRequest<'a>, path: &'a FieldPath) -> Read<'a> {
         let mut find = FindRequest::new(request.namespace);
         (find.filter, find.hint) = (request.filter, request.hint);
+        find.context = request.context;
         find.read = Some(std::slice::from_ref(path));
         Read::of(find, Above::Distinct(path))
     }
@@ -308,8 +343,11 @@ impl<'a> Read<'a> {
         let find = self.find;
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
-        let parsed = super::find::parse(&find, context)?;
         let snapshot = scope.snapshot(find.namespace, operation)?;
+        let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+        let mut held = None;
+        let context = context_over(context, collection, &mut held);
+        let parsed = super::find::parse(&find, context)?;
         let Choice {
             mut winning,
             rejected,
@@ -325,6 +363,9 @@ impl<'a> Read<'a> {
         let mut planner = reply.document("queryPlanner");
         planner.append("namespace", find.namespace.as_str());
         planner.append("parsedQuery", find.filter);
+        if let Some(collation) = parsed.matcher.collation().specification() {
+            planner.append("collation", collation.as_raw());
+        }
         let mut shown_plan = planner.document("winningPlan");
         explain_node(&*winning, &shown(false), &mut shown_plan);
         shown_plan.finish();

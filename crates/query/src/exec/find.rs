@@ -8,6 +8,7 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{Collection, CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
+use super::collation::context_over;
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
@@ -16,7 +17,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::metadata::MetadataKinds;
-use crate::plan::{Kept, Node, Parsed};
+use crate::plan::{Kept, Leaf, Node, Parsed, PlanNode};
 use crate::planner::{
     Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
     choose_for_equalities, choose_to_show,
@@ -38,7 +39,33 @@ pub(super) fn plan(
         tried: None,
     });
     let catalog = snapshot.index_catalog()?;
-    choose(&snapshot.collection, catalog, &parsed.matcher, wanted)
+    let metadata = wanted.metadata;
+    let root = choose(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
+    refuse_sort_keys(&*root, metadata)?;
+    Ok(root)
+}
+
+/// Refuses to return keys of an index with a collation: their strings are not to be had from sort keys.
+#[inline]
+fn refuse_sort_keys(root: &dyn PlanNode, metadata: MetadataKinds) -> Result<()> {
+    match metadata.has(MetadataKinds::INDEX_KEY) && has_sort_keys(root) {
+        true => Err(Error::new(
+            ErrorCode::NOT_IMPLEMENTED,
+            "the keys of an index with a collation cannot be returned yet: returnKey and {$meta: \"indexKey\"} need another index, by a hint",
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn has_sort_keys(root: &dyn PlanNode) -> bool {
+    let mut has_some = false;
+    root.leaves(&mut |leaf| {
+        if let Leaf::Index(access) = leaf {
+            has_some |= access.collation.is_some();
+        }
+    });
+    has_some
 }
 
 /// Like `plan`, with the texts that explain prints, and the plans that were not chosen.
@@ -58,7 +85,9 @@ pub(super) fn plan_to_show(
         tried: Some(&tried),
     });
     let catalog = snapshot.index_catalog()?;
+    let metadata = wanted.metadata;
     let choice = choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
+    refuse_sort_keys(&*choice.winning, metadata)?;
     Ok(Choice {
         tried: tried.into_inner(),
         ..choice
@@ -79,7 +108,10 @@ pub(super) fn plan_between(
     }
     let wanted = with_parsed(parsed, wanted);
     let catalog = snapshot.index_catalog()?;
-    choose_between(bounds, &snapshot.collection, catalog, &wanted)
+    let bounds = (bounds, parsed.matcher.collation());
+    let root = choose_between(bounds, &snapshot.collection, catalog, &wanted)?;
+    refuse_sort_keys(&*root, wanted.metadata)?;
+    Ok(root)
 }
 
 fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
@@ -138,14 +170,11 @@ pub(super) fn find_stored(
     let is_bare = is_plain && request.sort.is_none() && is_whole;
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
-    let parse = || parse(&request, context);
-    if is_plain && let Some(id) = only_id(request.filter) {
-        let parsed = if is_bare { None } else { Some(parse()?) };
-        // Metadata comes with a plan.
-        let is_whole = |parsed: &Parsed| parsed.metadata().is_empty();
-        if parsed.as_ref().is_none_or(is_whole) {
-            return by_id(scope, operation, request, parsed.as_ref(), id);
-        }
+    if is_plain
+        && let Some(id) = whole_id(request.filter, context)
+        && let Some(found) = by_id(scope, operation, request, (context, is_bare), id)?
+    {
+        return Ok(found);
     }
     let snapshot = scope.snapshot(request.namespace, operation)?;
     if let Some(view) = &snapshot
@@ -153,6 +182,10 @@ pub(super) fn find_stored(
     {
         return Ok(Found::View(Arc::clone(&view.collection)));
     }
+    let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+    let mut held = None;
+    let context = context_over(context, collection, &mut held);
+    let parse = || parse(&request, context);
     let wanted = Wanted {
         hint: request.hint,
         skip: request.skip,
@@ -164,7 +197,9 @@ pub(super) fn find_stored(
     };
     let bounds = key_bounds(&request)?;
     let answering = match &snapshot {
-        Some(snapshot) if is_bare => plan_for_equalities(snapshot, request.filter, wanted)?,
+        Some(snapshot) if is_bare && context.collation().is_simple() => {
+            plan_for_equalities(snapshot, request.filter, wanted)?
+        }
         _ => None,
     };
     // What an index answers alone is not parsed.
@@ -275,18 +310,45 @@ pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
     }
 }
 
+/// Like `only_id`, where the record is found under the key of that value: one that the collation has a say in may be equal to
+/// others.
+pub(super) fn whole_id<'f>(
+    filter: RawDocument<'f>,
+    context: &ExpressionContext,
+) -> Option<RawValue<'f>> {
+    only_id(filter).filter(|id| !context.collation().concerns(*id))
+}
+
+/// Finds the record of an `_id`; none where the collection has a collation that has a say in what is equal to it, or a plan is needed.
 fn by_id(
     scope: Scope<'_>,
     operation: &Operation,
     request: FindRequest<'_>,
-    parsed: Option<&Parsed>,
+    (context, is_bare): (&ExpressionContext, bool),
     id: RawValue<'_>,
-) -> Result<Found> {
-    let Some(collection) = scope.collection(request.namespace, operation)? else {
-        return Ok(Found::Documents(Executor::empty()));
+) -> Result<Option<Found>> {
+    let collection = scope.collection(request.namespace, operation)?;
+    let mut held = None;
+    let context = context_over(context, collection.as_deref(), &mut held);
+    if context.collation().concerns(id) {
+        return Ok(None);
+    }
+    let parsed = match is_bare {
+        true => None,
+        false => {
+            let parsed = parse(&request, context)?;
+            // Metadata comes with a plan.
+            if !parsed.metadata().is_empty() {
+                return Ok(None);
+            }
+            Some(parsed)
+        }
+    };
+    let Some(collection) = collection else {
+        return Ok(Some(Found::Documents(Executor::empty())));
     };
     if collection.view.is_some() {
-        return Ok(Found::View(collection));
+        return Ok(Some(Found::View(collection)));
     }
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
@@ -299,11 +361,11 @@ fn by_id(
         snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     }
     if found.is_empty() {
-        return Ok(Found::Documents(Executor::empty()));
+        return Ok(Some(Found::Documents(Executor::empty())));
     }
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
-    if let Some(parsed) = parsed
+    if let Some(parsed) = &parsed
         && let Some(projection) = &parsed.projection
     {
         let document = stored(RawDocument::new(&found))?;
@@ -312,7 +374,7 @@ fn by_id(
         projection.project(document, &details.unwrap_or_default(), &mut projected)?;
         found = projected;
     }
-    Ok(Found::Documents(Executor::documents(found)))
+    Ok(Some(Found::Documents(Executor::documents(found))))
 }
 
 fn plan_for_equalities(

@@ -5,6 +5,7 @@
 use quarry_bson::{DateTime, Document, RawDocument};
 use quarry_database::{Change, Error, Level, Operation, Scope};
 
+use super::collation::{Outcome, run_collated};
 use super::modify::Target;
 use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
@@ -21,6 +22,19 @@ pub fn find_and_modify(
     request: FindAndModifyRequest<'_>,
     level: Level,
 ) -> Result<FindAndModifyOutcome> {
+    run_collated(request.context, |context| {
+        let request = FindAndModifyRequest { context, ..request };
+        find_and_modify_in(scope, operation, request, level)
+    })
+}
+
+/// Runs the command in its context.
+fn find_and_modify_in(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: FindAndModifyRequest<'_>,
+    level: Level,
+) -> Result<Outcome<FindAndModifyOutcome>> {
     let mut target = Target::new(
         scope,
         operation,
@@ -94,11 +108,14 @@ pub fn find_and_modify(
             Ok(change)
         })?;
         totals.settle(scope, level)?;
+        if let Some(collation) = target.take_imposed() {
+            return Ok(Outcome::Imposed(collation));
+        }
         if totals.matched > 0 {
-            return Ok(outcome);
+            return Ok(Outcome::Done(outcome));
         }
         let Some(update) = update.as_ref().filter(|_| request.is_upsert) else {
-            return Ok(FindAndModifyOutcome::default());
+            return Ok(Outcome::Done(FindAndModifyOutcome::default()));
         };
         let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
         let returned = request.returns_new.then(|| shown(document.as_raw()));
@@ -109,7 +126,7 @@ pub fn find_and_modify(
         };
         recorded::note_found(operation, &upserted);
         if insert_upserted(&target, &document, level)? {
-            return Ok(upserted);
+            return Ok(Outcome::Done(upserted));
         }
     }
     Err(Error::WriteConflict.into())

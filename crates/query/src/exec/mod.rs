@@ -5,6 +5,7 @@
 //! and who may do what.
 
 mod aggregate;
+mod collation;
 mod collections;
 mod count;
 mod delete;

@@ -1,17 +1,18 @@
 //! The part that update, delete and findAndModify share: finding the records that match, a piece at a time, and changing
 //! those that still match under their locks.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
-    Change, CollectionSnapshot, Error, Ident, Level, Modified, Namespace, NewDocument, Operation,
-    PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary, Scope,
+    Change, Collation, Collection, CollectionSnapshot, Error, Ident, Level, Modified, Namespace,
+    NewDocument, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, PlanSummary, Scope,
 };
 use quarry_timing::{Phase, phase};
 
-use super::find::{only_id, plan};
+use super::collation::imposed;
+use super::find::{only_id, plan, whole_id};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -41,6 +42,8 @@ pub(super) struct Target<'t> {
     id: Option<RawValue<'t>>,
     /// A filter that is one `_id` is parsed only when something needs it.
     parsed: OnceCell<Box<Parsed>>,
+    /// The collation of the collection, where the statement was parsed without; nothing is changed then.
+    imposed: Cell<Option<Collation>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +78,11 @@ impl<'t> Target<'t> {
         context: Option<&'t ExpressionContext>,
     ) -> Target<'t> {
         Target {
+            id: match context {
+                Some(context) => whole_id(filter, context),
+                None => only_id(filter),
+            }
+            .filter(|_| hint.is_none()),
             own_context: ExpressionContext::default(),
             context,
             scope,
@@ -83,8 +91,8 @@ impl<'t> Target<'t> {
             namespace,
             filter,
             hint,
-            id: only_id(filter).filter(|_| hint.is_none()),
             parsed: OnceCell::new(),
+            imposed: Cell::new(None),
         }
     }
 
@@ -135,6 +143,21 @@ impl<'t> Target<'t> {
         Ok(self.parsed.get_or_init(|| Box::new(parsed)))
     }
 
+    /// The collation that the statement is to begin again with, if it has met one.
+    pub fn take_imposed(&self) -> Option<Collation> {
+        self.imposed.take()
+    }
+
+    /// Notes that the collection has a collation that the statement was parsed without; false if it has none.
+    fn is_imposed(&self, collection: &Collection) -> bool {
+        let collation = imposed(self.context(), collection);
+        let is_imposed = collation.is_some();
+        if is_imposed {
+            self.imposed.set(collation);
+        }
+        is_imposed
+    }
+
     /// Changes the first document that matches, or none.
     pub fn modify_one(&self, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
@@ -143,6 +166,9 @@ impl<'t> Target<'t> {
                 return Ok(totals);
             };
             collection.refuse_view()?;
+            if self.is_imposed(&collection) {
+                return Ok(totals);
+            }
             if collection.is_clustered() {
                 let key = collection.record_key(id);
                 self.operation.plan.get_or_init(|| PlanSummary::IdHack);
@@ -176,6 +202,9 @@ impl<'t> Target<'t> {
             return Ok(totals);
         };
         snapshot.collection.refuse_view()?;
+        if self.is_imposed(&snapshot.collection) {
+            return Ok(totals);
+        }
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
         let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted())?;
@@ -286,6 +315,9 @@ impl<'t> Target<'t> {
             return Ok(None);
         };
         snapshot.collection.refuse_view()?;
+        if self.is_imposed(&snapshot.collection) {
+            return Ok(None);
+        }
         let parsed = self.parsed()?;
         let wanted = Wanted {
             limit: Some(1),
@@ -455,6 +487,7 @@ mod tests {
                 sort: None,
                 namespace: &self.namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 update: RawValue::Document(change.as_raw()),
                 is_upsert: false,
@@ -479,6 +512,7 @@ mod tests {
             let request = DeleteRequest {
                 namespace: &self.namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi: true,
                 hint: Some(hint)

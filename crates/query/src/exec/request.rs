@@ -93,6 +93,8 @@ pub struct CountRequest<'a> {
     pub limit: Option<u64>,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The context of the command's filter; None for a command without one.
+    pub context: Option<&'a ExpressionContext>,
 }
 
 /// A distinct.
@@ -106,6 +108,8 @@ pub struct DistinctRequest<'a> {
     pub filter: RawDocument<'a>,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The context of the command's filter; None for a command without one.
+    pub context: Option<&'a ExpressionContext>,
 }
 
 /// An insert.
@@ -130,6 +134,8 @@ pub struct UpdateRequest<'a> {
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The statement's own collation, if it has one.
+    pub collation: Option<RawDocument<'a>>,
     /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
     /// The replacement, the update operators or the pipeline.
@@ -157,6 +163,8 @@ pub struct DeleteRequest<'a> {
     pub namespace: &'a Namespace,
     /// The context that all expressions of the command share; None for a command without `let`, of one request.
     pub context: Option<&'a ExpressionContext>,
+    /// The statement's own collation, if it has one.
+    pub collation: Option<RawDocument<'a>>,
     /// The filter; an empty one matches every document.
     pub filter: RawDocument<'a>,
     /// Whether all documents that match are meant, and not only the first.
@@ -308,6 +316,7 @@ impl<'a> CountRequest<'a> {
             skip: 0,
             limit: None,
             hint: None,
+            context: None,
         }
     }
 }
@@ -320,6 +329,7 @@ impl<'a> DistinctRequest<'a> {
             key,
             filter: RawDocument::EMPTY,
             hint: None,
+            context: None,
         }
     }
 }

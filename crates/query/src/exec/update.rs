@@ -3,9 +3,10 @@
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, Value};
 use quarry_database::{
     Change, DescribedStep, DuplicateKey, Error, Level, NewDocument, Operation, Scope,
-    StatementKind, describe_path,
+    StatementKind, describe_path, holds_text,
 };
 
+use super::collation::{Outcome, run_collated, statement_context};
 use super::modify::{Effect, Target, Totals};
 use super::recorded;
 use super::request::{UpdateOutcome, UpdateRequest};
@@ -29,6 +30,24 @@ pub fn update(
     request: UpdateRequest<'_>,
     level: Level,
 ) -> Result<UpdateOutcome> {
+    let own = statement_context(request.context, request.collation)?;
+    run_collated(own.as_ref().or(request.context), |context| {
+        update_in(
+            scope,
+            operation,
+            UpdateRequest { context, ..request },
+            level,
+        )
+    })
+}
+
+/// Runs the statement in its context.
+fn update_in(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: UpdateRequest<'_>,
+    level: Level,
+) -> Result<Outcome<UpdateOutcome>> {
     let mut target = Target::new(
         scope,
         operation,
@@ -64,21 +83,24 @@ pub fn update(
             target.modify_one(&mut apply)?
         };
         totals.settle(scope, level)?;
+        if let Some(collation) = target.take_imposed() {
+            return Ok(Outcome::Imposed(collation));
+        }
         if totals.matched > 0 || !request.is_upsert {
-            return Ok(UpdateOutcome {
+            return Ok(Outcome::Done(UpdateOutcome {
                 matched: totals.matched,
                 modified: totals.modified,
                 upserted: None,
-            });
+            }));
         }
         let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
         let upserted = id_of(&document);
         recorded::note_upsert(operation, upserted.as_ref());
         if insert_upserted(&target, &document, level)? {
-            return Ok(UpdateOutcome {
+            return Ok(Outcome::Done(UpdateOutcome {
                 upserted,
                 ..UpdateOutcome::default()
-            });
+            }));
         }
     }
     Err(Error::WriteConflict.into())
@@ -162,7 +184,10 @@ fn is_own(key: &DuplicateKey, matcher: &Matcher, document: &Document) -> bool {
             return false;
         };
         let asked = equality(matcher.root(), path);
-        asked.is_some_and(|asked| document.as_raw().get_path(path) == Some(asked))
+        // An index that tells strings apart otherwise may have the key of a document that the filter does not find.
+        let is_alike = |asked| key.collation == *matcher.collation() || !holds_text(asked);
+        asked
+            .is_some_and(|asked| document.as_raw().get_path(path) == Some(asked) && is_alike(asked))
     })
 }
 

@@ -5,6 +5,7 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_database::{Collection, Operation, Scope};
 
 use super::aggregate::aggregate;
+use super::collation::context_beneath;
 use super::executor::Executor;
 use super::find::{Found, find_stored};
 use super::request::{AggregateRequest, CountRequest, DistinctRequest, FindRequest, Over};
@@ -52,12 +53,13 @@ fn run(
     hint: Option<RawValue<'_>>,
     context: Option<&ExpressionContext>,
 ) -> Result<Executor> {
+    let context = context_beneath(context, collection)?;
     let resolved = resolve(scope, operation, collection)?;
     let more = more.iter().map(|stage| RawValue::Document(stage.as_raw()));
     let stages = resolved.stages(more)?;
     let stages = RawArray::from_document(RawDocument::new(&stages)?);
     let mut request = AggregateRequest::new(Over::Collection(&resolved.on), stages);
-    (request.hint, request.context) = (hint, context);
+    (request.hint, request.context) = (hint, Some(&context));
     aggregate(scope, operation, request)
 }
 
@@ -69,7 +71,14 @@ pub(super) fn count(
     request: CountRequest<'_>,
 ) -> Result<u64> {
     let more = stages_of_count(&request)?;
-    let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
+    let mut executor = run(
+        scope,
+        operation,
+        collection,
+        &more,
+        request.hint,
+        request.context,
+    )?;
     let mut document = Vec::new();
     if !executor.next(operation, &mut document)? {
         return Ok(0);
@@ -90,7 +99,14 @@ pub(super) fn each_match(
     let mut find = FindRequest::new(request.namespace);
     find.filter = request.filter;
     let more = stages_of_find(&find)?;
-    let mut executor = run(scope, operation, collection, &more, request.hint, None)?;
+    let mut executor = run(
+        scope,
+        operation,
+        collection,
+        &more,
+        request.hint,
+        request.context,
+    )?;
     let mut document = Vec::new();
     while executor.next(operation, &mut document)? {
         take(RawDocument::new(&document)?)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use quarry_bson::{
     ArrayBuilder, DOCUMENT_BYTES_MAX, Document, RawArray, RawDocument, RawValue, Value, doc,
 };
-use quarry_database::{Collection, Namespace, Operation, Scope};
+use quarry_database::{Collation, Collection, Namespace, Operation, Scope};
 
 use super::request::{AggregateRequest, CountRequest, FindRequest, KeyOptions, Over};
 use crate::error::{Error, Result};
@@ -232,6 +232,7 @@ pub fn check_view(
     namespace: &Namespace,
     on: &str,
     pipeline: RawArray<'_>,
+    collation: &Collation,
 ) -> Result<()> {
     let names = pipeline
         .iter()
@@ -244,21 +245,23 @@ pub fn check_view(
             return Err(Error::new(ErrorCode::OPTION_NOT_SUPPORTED_ON_VIEW, text));
         }
     }
-    let parsed = Pipeline::parse(pipeline, &ExpressionContext::default())?;
+    let context = ExpressionContext::default().with_collation(collation.clone());
+    let parsed = Pipeline::parse(pipeline, &context)?;
     if parsed.input() != Input::Documents {
         let first = parsed.stages.first().map_or("", |first| first.name());
         let text = format!("'{first}' cannot be used in a view definition");
         return Err(Error::new(ErrorCode::OPTION_NOT_SUPPORTED_ON_VIEW, text));
     }
     let read = parsed.collections().into_iter().chain([on]);
-    check_reads(scope, operation, namespace, read)
+    check_reads(scope, operation, (namespace, collation), read)
 }
 
-/// Refuses a view of that name which would read itself through these, or stand on too many views.
+/// Refuses a view of that name which would read itself through these, stand on too many views, or stand on one that compares
+/// strings otherwise.
 fn check_reads<'n>(
     scope: Scope<'_>,
     operation: &Operation,
-    namespace: &Namespace,
+    (namespace, collation): (&Namespace, &Collation),
     read: impl Iterator<Item = &'n str>,
 ) -> Result<()> {
     // Each name that is still to be looked at, and how many views stand above it, the new one among them.
@@ -283,6 +286,10 @@ fn check_reads<'n>(
         };
         if depth == VIEWS_MAX {
             return Err(too_deep(namespace));
+        }
+        if collection.collation != *collation {
+            let text = format!("View {namespace} has conflicting collation with view {below}");
+            return Err(Error::new(ErrorCode::OPTION_NOT_SUPPORTED_ON_VIEW, text));
         }
         if let Some(view) = &collection.view {
             to_see.push((view.on.to_string(), depth + 1));

@@ -5,8 +5,10 @@
 //! writes document by document, as the update and insert commands do: what it has written before an error stays. Both read
 //! from the snapshot that they began with, so that none meets a document that it has written itself.
 
-use quarry_bson::{DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
-use quarry_database::{Error as DatabaseError, Level, Namespace, Operation, Scope};
+use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
+use quarry_database::{
+    COLLATION, CollectionDefinition, Error as DatabaseError, Level, Namespace, Operation, Scope,
+};
 
 use super::executor::Executor;
 use super::insert::insert;
@@ -93,11 +95,8 @@ impl ResultWriter<'_> {
         let options = replaced.as_ref().map(|replaced| replaced.options.as_raw());
         let options = options.unwrap_or(RawDocument::EMPTY);
         let temporary = database.create_temporary(target.database(), options, self.operation)?;
-        let filled = self.fill(
-            &temporary,
-            replaced.as_ref().map(|it| &*it.indexes),
-            documents,
-        );
+        let indexes = replaced.as_ref().map(indexes_as_they_are);
+        let filled = self.fill(&temporary, indexes.as_deref(), documents);
         let done = filled.and_then(|()| {
             let (operation, level) = (self.operation, self.level);
             database.replace_collection(
@@ -174,6 +173,7 @@ impl ResultWriter<'_> {
         let mut merging = Merging {
             writer: self,
             accepts_null: self.check_on(merge, &target)?,
+            context: ExpressionContext::default().with_collation(merge.collation_of_on().clone()),
             merge,
             target,
             batch: Batch::default(),
@@ -186,9 +186,7 @@ impl ResultWriter<'_> {
 
     /// Fails where the fields of `on` may have the same values in several documents. Answers whether they may be null.
     fn check_on(&self, merge: &Merge, target: &Namespace) -> Result<bool> {
-        if let [only] = &*merge.on
-            && only.as_str() == "_id"
-        {
+        if merge.is_on_id() {
             return Ok(true);
         }
         let snapshot = self.scope.snapshot(target, self.operation)?;
@@ -200,7 +198,10 @@ impl ResultWriter<'_> {
                     let is_whole = index.spec.get("partialFilterExpression").is_none();
                     let fields = index.pattern.document.iter();
                     let named = fields.map(|field| field.name().to_string_lossy().into_owned());
-                    index.unique && !index.building && is_whole && names(&merge.on, named)
+                    // Texts are told apart as the pipeline compares them.
+                    let is_alike = merge.collation == index.collation;
+                    let is_usable = index.unique && !index.building && is_whole && is_alike;
+                    is_usable && names(&merge.on, named)
                 })
             }
         };
@@ -209,6 +210,20 @@ impl ResultWriter<'_> {
             Error::location(51183, text)
         })
     }
+}
+
+/// The specifications of a collection's indexes, each with its collation: the simple one, too, where the collection has another.
+fn indexes_as_they_are(definition: &CollectionDefinition) -> Vec<Document> {
+    let mut indexes = definition.indexes.clone();
+    if definition.options.contains(COLLATION) {
+        for index in indexes
+            .iter_mut()
+            .filter(|index| !index.contains(COLLATION))
+        {
+            index.append(COLLATION, doc! { "locale": "simple" });
+        }
+    }
+    indexes
 }
 
 /// Whether the names are those of the paths, in any order.
@@ -230,6 +245,8 @@ struct Merging<'m> {
     target: Namespace,
     /// Fields of `on` may be null or missing.
     accepts_null: bool,
+    /// The context of the updates: how the fields of `on` are compared.
+    context: ExpressionContext,
     /// Documents for which there was none when they were looked for.
     batch: Batch,
 }
@@ -342,7 +359,7 @@ impl Merging<'_> {
     /// Merges the document into the one that is there; false if there is none.
     fn change(&self, document: RawDocument<'_>, filter: &[u8]) -> Result<bool> {
         let (bound, stages);
-        let mut context = None;
+        let mut context = &self.context;
         let update_with = match &self.merge.when_matched {
             WhenMatched::KeepExisting | WhenMatched::Fail => return Ok(false),
             WhenMatched::Replace if has_plain_names(document) => RawValue::Document(document),
@@ -364,7 +381,7 @@ impl Merging<'_> {
             }
             WhenMatched::Pipeline(pipeline) => {
                 bound = pipeline.context_for(document)?;
-                context = Some(&bound);
+                context = &bound;
                 pipeline.stages.as_raw()
             }
         };
@@ -376,11 +393,12 @@ impl Merging<'_> {
         &self,
         filter: RawDocument<'_>,
         update_with: RawValue<'_>,
-        context: Option<&ExpressionContext>,
+        context: &ExpressionContext,
     ) -> Result<bool> {
         let request = UpdateRequest {
             namespace: &self.target,
-            context,
+            context: Some(context),
+            collation: None,
             filter,
             update: update_with,
             is_upsert: false,

@@ -104,6 +104,7 @@ fn by_order<'a>(
     let value = call.argument(1, context)?;
     let array = value.as_array().ok_or_else(not_an_array)?;
     let (items, _held) = in_order(
+        &call.collation,
         array.iter().filter(|item| !item.is_nullish()),
         is_descending,
     )?;

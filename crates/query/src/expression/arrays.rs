@@ -1,11 +1,11 @@
 //! `$size $arrayElemAt $first $last $slice $concatArrays $in $indexOfArray $isArray $range $reverseArray`.
 
-use quarry_bson::{ArrayBuilder, RawArray, RawElement, compare::values_equal};
+use quarry_bson::{ArrayBuilder, RawArray, RawElement};
 
 use super::strings::length;
 use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
-use crate::interrupts::{self, units_of};
+use crate::interrupts::{self, units_collated, units_of};
 use crate::memory::Counted;
 
 pub(super) fn size<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -237,8 +237,8 @@ pub(super) fn contains<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<
     };
     let most = units_of(wanted);
     for item in array {
-        interrupts::work(units_of(item).min(most))?;
-        if values_equal(item, wanted) {
+        interrupts::work(units_collated(&call.collation, units_of(item).min(most)))?;
+        if call.collation.are_equal(item, wanted) {
             return Ok(Evaluated::TRUE);
         }
     }
@@ -265,8 +265,8 @@ pub(super) fn index_of<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<
     };
     let most = units_of(wanted);
     for (index, item) in array.iter().enumerate().take(end) {
-        interrupts::work(units_of(item).min(most))?;
-        if index >= start && values_equal(item, wanted) {
+        interrupts::work(units_collated(&call.collation, units_of(item).min(most)))?;
+        if index >= start && call.collation.are_equal(item, wanted) {
             return Ok(length(index));
         }
     }

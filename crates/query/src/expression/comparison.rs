@@ -2,22 +2,16 @@
 
 use std::cmp::Ordering;
 
-use quarry_bson::compare::compare_values;
-
 use super::{Call, Context, Evaluated};
 use crate::error::Result;
-use crate::interrupts::{self, units_of};
-
-/// The order of two results.
-pub(crate) fn compare(left: &Evaluated<'_>, right: &Evaluated<'_>) -> Ordering {
-    compare_values(left.as_comparable(), right.as_comparable())
-}
+use crate::interrupts::{self, units_collated, units_of};
 
 fn ordering<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Ordering> {
     let (left, right) = (call.argument(0, context)?, call.argument(1, context)?);
     let units = units_of(left.as_comparable()).min(units_of(right.as_comparable()));
-    interrupts::work(units)?;
-    Ok(compare(&left, &right))
+    interrupts::work(units_collated(&call.collation, units))?;
+    let collation = &call.collation;
+    Ok(collation.compare(left.as_comparable(), right.as_comparable()))
 }
 
 pub(super) fn eq<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {

@@ -37,8 +37,8 @@ pub struct ExpressionContext {
     held: Charge,
     /// How many pipelines are around the one that the context is for.
     sub_pipeline_depth: usize,
-    /// How the command compares strings.
-    collation: Collation,
+    /// How the command compares strings, where it or its collection says so.
+    collation: Option<Collation>,
     /// Whether the command's stages may write to disk: `DISK_USE_*`. Whoever reads the command's fields has the context shared.
     disk_use: AtomicU8,
     /// The kinds of metadata that expressions have named since somebody asked last, as bits.
@@ -84,7 +84,7 @@ impl ExpressionContext {
             value_bytes: self.value_bytes,
             held: Charge::default(),
             sub_pipeline_depth: self.sub_pipeline_depth,
-            collation: self.collation,
+            collation: self.collation.clone(),
             disk_use: AtomicU8::new(self.disk_use.load(Relaxed)),
             metadata_named: AtomicU8::default(),
         }
@@ -124,13 +124,28 @@ impl ExpressionContext {
     }
 
     /// How the command compares strings: whoever compares for it asks here.
-    pub fn collation(&self) -> Collation {
-        self.collation
+    pub fn collation(&self) -> &Collation {
+        static SIMPLE: Collation = Collation::SIMPLE;
+        self.collation.as_ref().unwrap_or(&SIMPLE)
     }
 
-    /// Has everything that the context is given to compare strings so.
-    pub fn set_collation(&mut self, collation: Collation) {
+    /// Whether it is settled how strings are compared, whatever the collection says: by the command itself, or by the collection
+    /// already.
+    pub fn has_collation(&self) -> bool {
+        self.collation.is_some()
+    }
+
+    /// Has everything that the context is given to compare strings so; none leaves it to the collection.
+    pub fn set_collation(&mut self, collation: Option<Collation>) {
         self.collation = collation;
+    }
+
+    /// A context that stands for this one and compares strings so.
+    pub fn with_collation(&self, collation: Collation) -> ExpressionContext {
+        ExpressionContext {
+            collation: Some(collation),
+            ..self.share()
+        }
     }
 
     /// The context of a pipeline within the one that this context is for, which may bind variables of its own.

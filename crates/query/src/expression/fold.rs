@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use quarry_bson::{RawValue, Value, compare::compare_values};
+use quarry_bson::{RawValue, Value};
 
 use super::number::Number;
 use super::sum::Sum;
@@ -76,7 +76,7 @@ fn extreme<'a>(
     for_each(call, context, |value| {
         let better = best
             .as_ref()
-            .is_none_or(|best| compare_values(value, best.as_raw()) == wanted);
+            .is_none_or(|best| call.collation.compare(value, best.as_raw()) == wanted);
         if better && !value.is_nullish() {
             best = Some(value.to_value());
         }

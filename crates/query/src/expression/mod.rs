@@ -2,7 +2,7 @@
 //!
 //! Keeps true: no document is decoded to evaluate one; Missing is told from Null; a result never borrows from
 //! another result, so that a variable outlives the expression that bound it. Depth is bounded at parse time.
-//! Leaves out: `$function` and `$accumulator` (no JavaScript), collation.
+//! Leaves out: `$function` and `$accumulator` (no JavaScript).
 
 mod arithmetic;
 mod array_ends;

@@ -62,8 +62,20 @@ impl Expression {
     }
 }
 
-/// Reads an operand by an operator's rule.
+/// Reads an operand by an operator's rule. The call compares strings as the command does.
 fn read(
+    operator: &'static Operator,
+    operand: RawValue<'_>,
+    variables: &mut Variables<'_>,
+) -> Result<Expression> {
+    let mut parsed = read_plain(operator, operand, variables)?;
+    if let Expression::Call(call) = &mut parsed {
+        call.collation.clone_from(variables.context.collation());
+    }
+    Ok(parsed)
+}
+
+fn read_plain(
     operator: &'static Operator,
     operand: RawValue<'_>,
     variables: &mut Variables<'_>,

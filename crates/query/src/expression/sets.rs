@@ -4,21 +4,28 @@
 use quarry_bson::{ArrayBuilder, RawArray, RawValue, Value};
 
 use super::{Call, Context, Evaluated};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{Charge, Counted};
 use crate::value_set::ValueSet;
 
 /// A set of what arrays hold, with the charge for it.
-#[derive(Default)]
 struct Members {
     set: ValueSet,
     held: Charge,
 }
 
 impl Members {
-    fn of(array: RawArray<'_>) -> Result<Members> {
-        let mut members = Members::default();
+    fn new(collation: &Collation) -> Members {
+        Members {
+            set: ValueSet::new(collation),
+            held: Charge::default(),
+        }
+    }
+
+    fn of(call: &Call, array: RawArray<'_>) -> Result<Members> {
+        let mut members = Members::new(&call.collation);
         for item in array {
             members.insert(item)?;
         }
@@ -59,7 +66,7 @@ fn not_an_array(call: &Call, value: &Evaluated<'_>, code: i32) -> Error {
 }
 
 pub(super) fn union<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let mut all = Members::default();
+    let mut all = Members::new(&call.collation);
     for argument in &call.arguments {
         let value = argument.evaluate(context)?;
         if value.is_nullish() {
@@ -75,7 +82,7 @@ pub(super) fn union<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eva
 }
 
 pub(super) fn intersection<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    let (mut left, mut seen) = (Members::default(), Vec::new());
+    let (mut left, mut seen) = (Members::new(&call.collation), Vec::new());
     for (number, argument) in call.arguments.iter().enumerate() {
         let value = argument.evaluate(context)?;
         if value.is_nullish() {
@@ -84,12 +91,12 @@ pub(super) fn intersection<'a>(call: &'a Call, context: &mut Context<'a>) -> Res
         let array = value.as_array();
         let array = array.ok_or_else(|| not_an_array(call, &value, 17047))?;
         if number == 0 {
-            left = Members::of(array)?;
+            left = Members::of(call, array)?;
             seen = vec![0; left.len()];
             continue;
         }
         // A member is in all arrays so far if the latest of them that had it is the one before this.
-        let others = Members::of(array)?;
+        let others = Members::of(call, array)?;
         for (member, seen) in left.set.values().iter().zip(&mut seen) {
             if *seen == number - 1 && others.set.contains(member.as_raw())? {
                 *seen = number;
@@ -111,7 +118,7 @@ pub(super) fn difference<'a>(call: &'a Call, context: &mut Context<'a>) -> Resul
         return Ok(Evaluated::NULL);
     }
     let (left, right) = both(call, &left, &right, 17048, 17049)?;
-    let (left, right) = (Members::of(left)?, Members::of(right)?);
+    let (left, right) = (Members::of(call, left)?, Members::of(call, right)?);
     let mut rest = Vec::new();
     for member in left.set.values() {
         if !right.set.contains(member.as_raw())? {
@@ -144,7 +151,7 @@ fn both<'v>(
 pub(super) fn is_subset<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
     let (left, right) = (call.argument(0, context)?, call.argument(1, context)?);
     let (left, right) = both(call, &left, &right, 17046, 17042)?;
-    let right = Members::of(right)?;
+    let right = Members::of(call, right)?;
     for item in left {
         if !right.set.contains(item)? {
             return Ok(Evaluated::FALSE);
@@ -165,7 +172,7 @@ pub(super) fn equals<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Ev
         let value = argument.evaluate(context)?;
         let array = value.as_array();
         let array = array.ok_or_else(|| not_an_array(call, &value, 17044))?;
-        let members = Members::of(array)?;
+        let members = Members::of(call, array)?;
         let Some(first) = &first else {
             first = Some(members);
             continue;

@@ -1,11 +1,11 @@
 //! `$sortArray`: the elements of an array in an order, as wholes or by fields. Equal ones keep their order.
 
-use quarry_bson::compare::compare_values;
 use quarry_bson::{ArrayBuilder, RawArray, RawDocument, RawValue};
 
 use super::parameters::{need, parameters};
 use super::tree::Operator;
 use super::{Call, Context, Evaluated, Expression, Variables};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{Charge, Counted};
@@ -72,16 +72,19 @@ pub(super) fn sort<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Eval
         return Err(Error::location(2_942_504, text));
     };
     match order.as_raw() {
-        Some(RawValue::Document(pattern)) => by_fields(array, &SortPattern::parse(pattern)?),
+        Some(RawValue::Document(pattern)) => {
+            by_fields(array, &SortPattern::parse_in(pattern, &call.collation)?)
+        }
         direction => {
             let is_descending = direction.and_then(|order| order.as_i64_exact()) == Some(-1);
-            as_wholes(array, is_descending)
+            as_wholes(&call.collation, array, is_descending)
         }
     }
 }
 
-/// The values in MongoDB's order or against it, with the charge of the list; equal ones keep their order.
+/// The values in the order of the collation or against it, with the charge of the list; equal ones keep their order.
 pub(super) fn in_order<'v>(
+    collation: &Collation,
     values: impl Iterator<Item = RawValue<'v>>,
     is_descending: bool,
 ) -> Result<(Vec<RawValue<'v>>, Charge)> {
@@ -92,7 +95,7 @@ pub(super) fn in_order<'v>(
         items.push(item);
     }
     sort_in_steps(&mut items, |a, b| {
-        let order = compare_values(*a, *b);
+        let order = collation.compare(*a, *b);
         if is_descending {
             order.reverse()
         } else {
@@ -102,8 +105,12 @@ pub(super) fn in_order<'v>(
     Ok((items, held))
 }
 
-fn as_wholes<'a>(array: RawArray<'_>, is_descending: bool) -> Result<Evaluated<'a>> {
-    let (items, _held) = in_order(array.iter(), is_descending)?;
+fn as_wholes<'a>(
+    collation: &Collation,
+    array: RawArray<'_>,
+    is_descending: bool,
+) -> Result<Evaluated<'a>> {
+    let (items, _held) = in_order(collation, array.iter(), is_descending)?;
     built(items.into_iter())
 }
 

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawValue, Value};
 
 use super::{Context, Evaluated, Path, Variables, bounds};
+use crate::Collation;
 use crate::error::Result;
 use crate::interrupts;
 use crate::matcher::RegexPredicate;
@@ -63,6 +64,8 @@ pub struct Call {
     pub(super) slots: Box<[usize]>,
     /// The pattern of a call whose pattern is constant, once it was asked for.
     pub(super) compiled: OnceLock<Box<RegexPredicate>>,
+    /// How it compares strings, if it does.
+    pub(super) collation: Collation,
 }
 
 impl Call {
@@ -170,6 +173,7 @@ impl Expression {
             arguments: arguments.into_boxed_slice(),
             slots: slots.into_boxed_slice(),
             compiled: OnceLock::new(),
+            collation: Collation::SIMPLE,
         };
         Expression::Call(Box::new(call))
     }

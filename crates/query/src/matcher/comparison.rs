@@ -3,13 +3,19 @@
 //! NaN equals NaN and is neither above nor below any number. A missing field compares as null does.
 
 use quarry_bson::RawValue;
-use quarry_bson::compare::{canonical_type, compare_values};
+use quarry_bson::compare::canonical_type;
 
 use super::CompareOp;
+use crate::Collation;
 
 /// Whether `value` (None: the path reaches nothing) stands in the relation to `operand`.
 #[inline]
-pub fn compares(op: CompareOp, operand: RawValue<'_>, value: Option<RawValue<'_>>) -> bool {
+pub fn compares(
+    collation: &Collation,
+    op: CompareOp,
+    operand: RawValue<'_>,
+    value: Option<RawValue<'_>>,
+) -> bool {
     let Some(value) = value else {
         return missing_compares(op, operand);
     };
@@ -19,7 +25,7 @@ pub fn compares(op: CompareOp, operand: RawValue<'_>, value: Option<RawValue<'_>
     if value.is_number() && (is_nan(value) || is_nan(operand)) {
         return op.accepts_equal() && is_nan(value) && is_nan(operand);
     }
-    op.accepts(compare_values(value, operand))
+    op.accepts(collation.compare(value, operand))
 }
 
 fn missing_compares(op: CompareOp, operand: RawValue<'_>) -> bool {

@@ -13,6 +13,7 @@ use super::near::Near;
 use super::regex::RegexPredicate;
 use super::slots::{self, Slots};
 use super::value_test::ValueTest;
+use crate::Collation;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
 
@@ -20,6 +21,8 @@ use crate::field_path::FieldPath;
 #[derive(Debug)]
 pub struct Matcher {
     pub(super) root: MatchExpression,
+    /// How it compares strings.
+    pub(super) collation: Collation,
     /// Made with the first walk.
     slots: OnceLock<Slots>,
 }
@@ -138,10 +141,11 @@ impl MatchExpression {
 }
 
 impl Matcher {
-    pub(crate) fn new(mut root: MatchExpression) -> Matcher {
+    pub(crate) fn new(mut root: MatchExpression, collation: &Collation) -> Matcher {
         slots::number_predicates(&mut root);
         Matcher {
             root,
+            collation: collation.clone(),
             slots: OnceLock::new(),
         }
     }

@@ -1,12 +1,12 @@
-//! The operand of `$in`: values sorted in BSON order and searched by halves, and regular expressions tried one
+//! The operand of `$in`: values sorted by the collation and searched by halves, and regular expressions tried one
 //! by one. Null in the list also matches a missing field.
 
-use quarry_bson::compare::compare_values;
 use quarry_bson::{RawValue, Value};
 
 use super::regex::RegexPredicate;
+use crate::Collation;
 use crate::error::{Error, Result};
-use crate::interrupts::{self, units_of};
+use crate::interrupts::{self, units_collated, units_of};
 use crate::sorter::sort_in_steps;
 
 /// The work of comparing two members.
@@ -18,6 +18,8 @@ pub struct InList {
     values: Vec<Value>,
     regexes: Vec<RegexPredicate>,
     has_null: bool,
+    /// How its values are sorted, and looked up.
+    collation: Collation,
 }
 
 impl InList {
@@ -26,10 +28,16 @@ impl InList {
         self.values.is_empty() && self.regexes.is_empty() && !self.has_null
     }
 
-    pub(super) fn new(mut values: Vec<Value>, regexes: Vec<RegexPredicate>) -> Result<InList> {
-        sort_in_steps(&mut values, |a, b| compare_values(a.as_raw(), b.as_raw()))?;
+    pub(super) fn new(
+        mut values: Vec<Value>,
+        regexes: Vec<RegexPredicate>,
+        collation: &Collation,
+    ) -> Result<InList> {
+        sort_in_steps(&mut values, |a, b| {
+            collation.compare(a.as_raw(), b.as_raw())
+        })?;
         interrupts::work(values.len() * UNITS_OF_A_COMPARISON)?;
-        values.dedup_by(|a, b| compare_values(a.as_raw(), b.as_raw()).is_eq());
+        values.dedup_by(|a, b| collation.are_equal(a.as_raw(), b.as_raw()));
         let has_null = values
             .iter()
             .any(|value| matches!(value.as_raw(), RawValue::Null));
@@ -37,6 +45,7 @@ impl InList {
             values,
             regexes,
             has_null,
+            collation: collation.clone(),
         })
     }
 
@@ -44,10 +53,11 @@ impl InList {
     #[inline]
     pub(super) fn units_of_search(&self, value: Option<RawValue<'_>>) -> usize {
         let comparisons = self.values.len().checked_ilog2().unwrap_or(0) as usize;
-        value.map_or(1, |value| 1 + comparisons * units_of(value))
+        let units = |value| units_collated(&self.collation, units_of(value));
+        value.map_or(1, |value| 1 + comparisons * units(value))
     }
 
-    /// Sorted in BSON order, without duplicates.
+    /// Sorted by the collation, without duplicates.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
@@ -69,7 +79,7 @@ impl InList {
         };
         let found = self
             .values
-            .binary_search_by(|member| compare_values(member.as_raw(), value))
+            .binary_search_by(|member| self.collation.compare(member.as_raw(), value))
             .is_ok();
         found
             || self

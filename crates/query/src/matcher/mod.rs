@@ -3,7 +3,7 @@
 //! Keeps true: MongoDB's answers for every operator it accepts; no allocation a document (unless
 //! the filter names more than 16 fields); one walk over the
 //! document for all top-level fields that the filter names; recursion bounded by [`FILTER_DEPTH_MAX`]. Leaves
-//! out collation, `$where` and `$text`, which are refused by name.
+//! out `$where` and `$text`, which are refused by name.
 
 mod bits;
 mod comparison;
@@ -39,6 +39,7 @@ pub use regex::{Places, RegexPredicate, RegexPrefix};
 pub use value_test::ValueTest;
 pub use walk::MatchDetails;
 
+use crate::Collation;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
@@ -59,36 +60,45 @@ impl Matcher {
 
     /// Like `parse`, for a command whose expressions have the context in common.
     pub fn parse_in(filter: RawDocument<'_>, context: &ExpressionContext) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_filter(filter, context)?))
+        let root = parse::parse_filter(filter, context)?;
+        Ok(Matcher::new(root, context.collation()))
     }
 
     /// Parses a filter whose subject is no document of a collection but a part of one: operators that ask an expression, which
     /// would read the whole document, are refused.
-    pub fn parse_of_fields(filter: RawDocument<'_>) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_filter_of_fields(filter)?))
+    pub fn parse_of_fields(
+        filter: RawDocument<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Matcher> {
+        let root = parse::parse_filter_of_fields(filter, context)?;
+        Ok(Matcher::new(root, context.collation()))
     }
 
     /// Matches every document.
     pub fn of_everything() -> Matcher {
-        Matcher::new(MatchExpression::AlwaysTrue)
+        Matcher::new(MatchExpression::AlwaysTrue, &Collation::SIMPLE)
     }
 
     /// A filter over one value, written as it follows a field's name: `{$gt: 1}`, a literal, a regular
     /// expression. Asked with [`Matcher::matches_value`].
-    pub fn parse_condition(condition: RawValue<'_>) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_condition(
-            condition,
-            &ExpressionContext::default(),
-        )?))
+    pub fn parse_condition(
+        condition: RawValue<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Matcher> {
+        let root = parse::parse_condition(condition, context)?;
+        Ok(Matcher::new(root, context.collation()))
     }
 
     /// The operand of `$elemMatch`, in a filter or a projection. Asked with [`Matcher::matched_element`].
-    pub fn parse_elem_match(operand: RawValue<'_>) -> Result<Matcher> {
-        Ok(Matcher::new(parse::parse_elem_match(
-            &FieldPath::parse("")?,
-            operand,
-            Level::outermost(&ExpressionContext::default()),
-        )?))
+    pub fn parse_elem_match(operand: RawValue<'_>, context: &ExpressionContext) -> Result<Matcher> {
+        let level = Level::outermost(context);
+        let root = parse::parse_elem_match(&FieldPath::parse("")?, operand, level)?;
+        Ok(Matcher::new(root, context.collation()))
+    }
+
+    /// How the filter compares strings.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// The root of the filter's tree.
@@ -138,7 +148,7 @@ impl Matcher {
             slots,
             found: &found,
         };
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(&self.collation);
         walk.work(units_of_bytes(document.len_bytes()));
         let branches = self.branches().unwrap_or_default().iter();
         let matched = branches.map(|branch| walk.matches(branch, &fields));
@@ -188,7 +198,7 @@ impl Matcher {
 
     /// Like `matches_with_position`, but tells why it failed.
     pub fn try_match_details(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>> {
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(&self.collation);
         walk.work(units_of_bytes(document.len_bytes()));
         let matched = self.walk(document, &mut walk);
         walk.count();
@@ -203,7 +213,7 @@ impl Matcher {
     pub fn matches_value(&self, element: RawElement<'_>) -> Result<bool> {
         let slots = self.slots();
         debug_assert!(slots.len <= 1, "a condition names one field");
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(&self.collation);
         let matched = walk.matches(
             &self.root,
             &Fields {
@@ -218,7 +228,7 @@ impl Matcher {
 
     /// The position of the first element of an array that an `$elemMatch` accepts.
     pub fn matched_element(&self, array: RawArray<'_>) -> Result<Option<u32>> {
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(&self.collation);
         let matched = walk.matches_value(&self.root, RawValue::Array(array));
         walk.count();
         walk.failure
@@ -226,7 +236,7 @@ impl Matcher {
     }
 
     #[inline]
-    fn walk(&self, document: RawDocument<'_>, walk: &mut Walk) -> bool {
+    fn walk(&self, document: RawDocument<'_>, walk: &mut Walk<'_>) -> bool {
         // A single predicate needs no slots.
         if let MatchExpression::Field(field) = &self.root {
             return walk.matches_field(field, document.get(field.path.first()));
@@ -269,7 +279,7 @@ impl Matcher {
         &self,
         (slots, fields): (&Slots, &FieldSet),
         document: RawDocument<'a>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         found: &mut [Option<RawElement<'a>>],
     ) -> bool {
         fields.extract(document, found);
@@ -280,7 +290,7 @@ impl Matcher {
         &self,
         slots: &Slots,
         document: RawDocument<'_>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         found: &[Option<RawElement<'_>>],
     ) -> bool {
         let fields = Fields {

@@ -63,7 +63,10 @@ static OF_FIELD: &[(&str, OfField)] = &[
         compare(of.path, CompareOp::Gte, of.value).map(Some)
     }),
     ("$in", |of| {
-        field(of, Predicate::In(parse_in(of.name, of.value)?))
+        field(
+            of,
+            Predicate::In(parse_in(of.name, of.value, of.level.context.collation())?),
+        )
     }),
     ("$lt", |of| {
         compare(of.path, CompareOp::Lt, of.value).map(Some)
@@ -78,7 +81,7 @@ static OF_FIELD: &[(&str, OfField)] = &[
     ("$near", geo::near),
     ("$nearSphere", geo::near),
     ("$nin", |of| {
-        let list = Predicate::In(parse_in(of.name, of.value)?);
+        let list = Predicate::In(parse_in(of.name, of.value, of.level.context.collation())?);
         Ok(Some(negate(MatchExpression::field(of.path, list))))
     }),
     ("$not", |of| {

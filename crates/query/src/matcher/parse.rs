@@ -9,6 +9,7 @@ use super::in_list::InList;
 use super::near;
 use super::operators;
 use super::regex::RegexPredicate;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -123,11 +124,13 @@ impl<'c> Level<'c> {
 }
 
 /// Parses a filter of fields alone: `$expr` and `$sampleRate` are refused.
-pub(super) fn parse_filter_of_fields(filter: RawDocument<'_>) -> Result<MatchExpression> {
-    let context = ExpressionContext::default();
+pub(super) fn parse_filter_of_fields(
+    filter: RawDocument<'_>,
+    context: &ExpressionContext,
+) -> Result<MatchExpression> {
     let level = Level {
         allows_expressions: false,
-        ..Level::of_parts(&context)
+        ..Level::of_parts(context)
     };
     parse_document(filter, level)
 }
@@ -286,7 +289,7 @@ fn comparison(path: &FieldPath, op: CompareOp, operand: RawValue<'_>) -> Result<
     }
 }
 
-pub(super) fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
+pub(super) fn parse_in(name: &str, operand: RawValue<'_>, collation: &Collation) -> Result<InList> {
     let RawValue::Array(members) = operand else {
         return Err(Error::bad_value(format!("{name} needs an array")));
     };
@@ -303,7 +306,7 @@ pub(super) fn parse_in(name: &str, operand: RawValue<'_>) -> Result<InList> {
             literal => values.push(literal.to_value()),
         }
     }
-    InList::new(values, regexes)
+    InList::new(values, regexes, collation)
 }
 
 pub(super) fn parse_not(
@@ -401,7 +404,8 @@ pub(super) fn parse_elem_match(
                 "$expr can only be applied to the top-level document",
             ));
         }
-        Predicate::ElemMatchObject(Box::new(Matcher::new(inner)))
+        let collation = level.context.collation();
+        Predicate::ElemMatchObject(Box::new(Matcher::new(inner, collation)))
     } else {
         let mut all = Vec::new();
         parse_operators(&FieldPath::parse("")?, filter, level.deeper()?, &mut all)?;

@@ -12,10 +12,11 @@ use super::comparison::compares;
 use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate};
 use super::in_list::keep_failure;
 use super::slots::Slots;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::Context;
 use crate::field_path::PathPart;
-use crate::interrupts::{self, units_of, units_of_bytes};
+use crate::interrupts::{self, units_collated, units_of, units_of_bytes};
 
 /// The details of a match beyond its yes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,8 +33,9 @@ const UNITS_AT_ONCE: usize = 256;
 const UNITS_MANY: usize = 4096;
 
 /// The state that one evaluation carries along.
-#[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct Walk<'c> {
+    /// How strings are compared.
+    collation: &'c Collation,
     pub details: MatchDetails,
     /// The first test that could not be carried out.
     pub failure: Option<Error>,
@@ -55,7 +57,16 @@ impl<'a> Fields<'_, 'a> {
     }
 }
 
-impl Walk {
+impl<'c> Walk<'c> {
+    pub fn new(collation: &'c Collation) -> Walk<'c> {
+        Walk {
+            collation,
+            details: MatchDetails::default(),
+            failure: None,
+            units: 0,
+        }
+    }
+
     pub fn matches(&mut self, expression: &MatchExpression, fields: &Fields<'_, '_>) -> bool {
         match expression {
             MatchExpression::AlwaysTrue | MatchExpression::Near(_) => true,
@@ -118,7 +129,7 @@ impl Walk {
     }
 
     /// A branch that fails takes back the position it found on the way.
-    fn attempt(&mut self, test: impl FnOnce(&mut Walk) -> bool) -> bool {
+    fn attempt(&mut self, test: impl FnOnce(&mut Walk<'c>) -> bool) -> bool {
         let details = self.details;
         let matched = test(self);
         if !matched {
@@ -128,7 +139,7 @@ impl Walk {
     }
 
     /// A negation matches no particular array element.
-    fn without_position(&mut self, test: impl FnOnce(&mut Walk) -> bool) -> bool {
+    fn without_position(&mut self, test: impl FnOnce(&mut Walk<'c>) -> bool) -> bool {
         let details = self.details;
         let matched = test(self);
         self.details = details;
@@ -226,8 +237,9 @@ impl Walk {
     fn test(&mut self, value: Option<RawValue<'_>>, predicate: &Predicate) -> bool {
         match (predicate, value) {
             (Predicate::Compare { op, value: operand }, value) => {
-                self.work(units_of_both(operand.as_raw(), value));
-                compares(*op, operand.as_raw(), value)
+                let units = units_of_both(operand.as_raw(), value);
+                self.work(units_collated(self.collation, units));
+                compares(self.collation, *op, operand.as_raw(), value)
             }
             (Predicate::In(list), value) => {
                 self.work(list.units_of_search(value));
@@ -259,7 +271,7 @@ impl Walk {
     fn any_element(
         &mut self,
         array: RawArray<'_>,
-        mut test: impl FnMut(&mut Walk, RawValue<'_>) -> bool,
+        mut test: impl FnMut(&mut Walk<'c>, RawValue<'_>) -> bool,
     ) -> bool {
         for (index, element) in (0u32..).zip(array.iter()) {
             if self.is_over() {

@@ -9,6 +9,7 @@ use super::accumulators::{
     self, AccumulatorKind, Column, DIGEST_BYTES, Digests, Operand, PICK_BYTES, Pick,
 };
 use super::stage::Specification;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::Expression;
@@ -19,6 +20,7 @@ pub(super) struct Accumulation {
     accumulator: Parsed,
     /// The value that the accumulator takes of a document.
     pub operand: Expression,
+    collation: Collation,
 }
 
 /// The accumulator of a field.
@@ -52,13 +54,15 @@ impl Accumulation {
             return Ok(Some(Accumulation {
                 accumulator: Parsed::Quantiles(Arc::new(wanted)),
                 operand,
+                collation: Collation::SIMPLE,
             }));
         }
         if let Some(kind) = accumulators::find_pick(operator) {
-            let (pick, operand) = kind.parse(value, constant)?;
+            let (pick, operand) = kind.parse(value, specification.context.collation(), constant)?;
             return Ok(Some(Accumulation {
                 accumulator: Parsed::Pick(Arc::new(pick)),
                 operand: specification.expression(operand.as_raw())?,
+                collation: Collation::SIMPLE,
             }));
         }
         let Some(kind) = accumulators::find(operator) else {
@@ -70,13 +74,14 @@ impl Accumulation {
         Ok(Some(Accumulation {
             accumulator: Parsed::Plain(kind),
             operand: parse_operand(kind, value, specification)?,
+            collation: specification.context.collation().clone(),
         }))
     }
 
     /// The column of no groups.
     pub fn start(&self) -> Box<dyn Column> {
         match &self.accumulator {
-            Parsed::Plain(kind) => (kind.start)(),
+            Parsed::Plain(kind) => (kind.start)(&self.collation),
             Parsed::Pick(pick) => pick.start(),
             Parsed::Quantiles(wanted) => Box::new(Digests::new(wanted)),
         }

@@ -1,10 +1,11 @@
 //! `$bucket`: the `$group` and the `$sort` it stands for. The key of a group is the lower boundary of its bucket.
 
-use quarry_bson::compare::{canonical_type, compare_values};
+use quarry_bson::compare::canonical_type;
 use quarry_bson::{Document, RawValue, Value};
 
 use super::stage::{Specification, Stages};
 use super::{group, sort_stage};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::type_name;
 use crate::interrupts;
@@ -24,9 +25,10 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         let text = "$bucket requires 'groupBy' and 'boundaries' to be specified.";
         return Err(Error::location(40198, text));
     };
-    check_boundaries(&boundaries)?;
+    let collation = specification.context.collation();
+    check_boundaries(&boundaries, collation)?;
     if let Some(default) = &options.default {
-        check_default(&boundaries, default)?;
+        check_default(&boundaries, default, collation)?;
     }
     let group = Document::build(|out| {
         // The value is bound to a variable, so that it is neither written nor evaluated for each boundary.
@@ -166,7 +168,7 @@ fn constant(specification: Specification<'_>, value: RawValue<'_>) -> Result<Opt
     Ok(expression.constant().cloned())
 }
 
-fn check_boundaries(boundaries: &[Value]) -> Result<()> {
+fn check_boundaries(boundaries: &[Value], collation: &Collation) -> Result<()> {
     if boundaries.len() < 2 {
         let text = format!(
             "The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).",
@@ -185,7 +187,7 @@ fn check_boundaries(boundaries: &[Value]) -> Result<()> {
             );
             return Err(Error::location(40193, text));
         }
-        if compare_values(low, high).is_ge() {
+        if collation.compare(low, high).is_ge() {
             let text = format!(
                 "The 'boundaries' option to $bucket must be sorted, but elements {number} and {} are not in ascending order ({low} is not less than {high}).",
                 number + 1
@@ -196,9 +198,9 @@ fn check_boundaries(boundaries: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn check_default(boundaries: &[Value], default: &Value) -> Result<()> {
+fn check_default(boundaries: &[Value], default: &Value, collation: &Collation) -> Result<()> {
     let default = default.as_raw();
-    let is_below = |boundary: &Value| compare_values(default, boundary.as_raw()).is_lt();
+    let is_below = |boundary: &Value| collation.compare(default, boundary.as_raw()).is_lt();
     let (first, last) = (boundaries.first(), boundaries.last());
     if first.is_some_and(|first| !is_below(first)) && last.is_some_and(is_below) {
         let text = "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary.";

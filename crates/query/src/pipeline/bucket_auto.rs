@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::compare::compare_values;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
@@ -20,6 +20,7 @@ use crate::expression::{Context, Expression, type_name};
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
+use crate::{Collation, encode_collated};
 
 #[derive(Debug)]
 struct BucketAuto {
@@ -29,6 +30,7 @@ struct BucketAuto {
     output: Vec<(Box<str>, Accumulation)>,
     granularity: Option<Series>,
     disk_use: DiskUse,
+    collation: Collation,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -71,6 +73,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         output,
         granularity,
         disk_use: specification.context.disk_use(),
+        collation: specification.context.collation().clone(),
     }))
 }
 
@@ -217,7 +220,8 @@ impl BucketAuto {
                 check_granular(value)?;
             }
             key.clear();
-            encode_value(
+            encode_collated(
+                &self.collation,
                 &mut key,
                 &mut TypeBits::default(),
                 value,
@@ -366,7 +370,7 @@ impl Running for Filling {
         match &stage.granularity {
             None => {
                 while let Some(next) = input.next_value()? {
-                    if compare_values(next.as_raw(), high.as_raw()).is_ne() {
+                    if !stage.collation.are_equal(next.as_raw(), high.as_raw()) {
                         // The boundary above is where the next bucket begins.
                         high = next;
                         break;

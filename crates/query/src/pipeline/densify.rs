@@ -16,6 +16,7 @@ use super::execution::{Running, Upstream};
 use super::nested_field;
 use super::sort_stage;
 use super::stage::{Reads, Specification, Stage, Stages};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::number::Number;
@@ -37,6 +38,7 @@ struct Densify {
     partitions: Vec<FieldPath>,
     step: Step,
     extent: Extent,
+    collation: Collation,
 }
 
 /// The distance of neighbours.
@@ -72,7 +74,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         );
         return Err(Error::failed_to_parse(text));
     };
-    let densify = Densify::parse(options)?;
+    let densify = Densify::parse(options, specification.context.collation())?;
     let order = Document::build(|order| {
         if !matches!(densify.extent, Extent::Full) {
             for partition in &densify.partitions {
@@ -91,7 +93,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
 }
 
 impl Densify {
-    fn parse(options: RawDocument<'_>) -> Result<Densify> {
+    fn parse(options: RawDocument<'_>, collation: &Collation) -> Result<Densify> {
         let (mut field, mut partitions, mut range) = (None, Vec::new(), None);
         for option in options {
             match (option.name().as_bytes(), option.value()) {
@@ -124,6 +126,7 @@ impl Densify {
             partitions,
             step,
             extent,
+            collation: collation.clone(),
         })
     }
 }
@@ -308,8 +311,8 @@ impl Stage for Densify {
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Densifying {
+            partitions: ValueSet::new(&self.collation),
             stage: self,
-            partitions: ValueSet::default(),
             next: Vec::new(),
             gap: None,
             waiting: None,

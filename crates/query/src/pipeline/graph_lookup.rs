@@ -16,6 +16,7 @@ use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext, bounds, type_name};
 use crate::field_path::FieldPath;
@@ -185,7 +186,7 @@ impl GraphLookup {
 
     /// The array of what can be reached from the document.
     fn find(&self, document: RawDocument<'_>, upstream: &mut Upstream<'_, '_>) -> Result<Counted> {
-        let mut search = Search::default();
+        let mut search = Search::new(self.context.collation());
         let start = self.start_with.evaluate(&mut Context::new(document))?;
         if let Some(start) = start.as_raw() {
             search.want(start)?;
@@ -239,7 +240,6 @@ impl GraphLookup {
 }
 
 /// The state of one search.
-#[derive(Default)]
 struct Search {
     /// The values asked for, and behind the first `asked` those that the next step asks for.
     values: ValueSet,
@@ -250,6 +250,15 @@ struct Search {
 }
 
 impl Search {
+    fn new(collation: &Collation) -> Search {
+        Search {
+            values: ValueSet::new(collation),
+            asked: 0,
+            visited: ValueSet::new(collation),
+            held: Charge::default(),
+        }
+    }
+
     /// Asks for a value, or for each element of an array, unless that was done.
     fn want(&mut self, value: RawValue<'_>) -> Result<()> {
         let RawValue::Array(array) = value else {

@@ -13,6 +13,7 @@ use super::execution::{Buffer, Running, Upstream};
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
 use super::stage::{Reads, Specification, Stage, Stages, one};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
 use crate::field_path::FieldPath;
@@ -28,6 +29,7 @@ struct Group {
     /// The key and the operands, where none of them has to be evaluated.
     plain: Option<PlainValues>,
     disk_use: DiskUse,
+    collation: Collation,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,7 @@ impl Group {
             id,
             fields,
             disk_use: specification.context.disk_use(),
+            collation: specification.context.collation().clone(),
         })
     }
 
@@ -121,7 +124,7 @@ impl Group {
     fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
         let mut filling = Filling {
             stage: self,
-            keys: ValueSet::default(),
+            keys: ValueSet::new(&self.collation),
             columns: self.start_columns(),
             memory: Charge::default(),
             bounds: GroupMemory::new(self.disk_use),

@@ -8,10 +8,11 @@
 //! memory.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits};
 use smallvec::{SmallVec, smallvec};
 
 use super::accumulators::Column;
+use crate::encode_collated;
 use crate::error::Result;
 use crate::memory::Charge;
 use crate::sorter::{Row, Sorted, Sorter};
@@ -93,7 +94,9 @@ impl Overflow {
             None => {
                 self.key.push(ELSEWHERE);
                 let mut type_bits = TypeBits::default();
-                encode_value(&mut self.key, &mut type_bits, key, Direction::Ascending);
+                let direction = Direction::Ascending;
+                let collation = groups.collation();
+                encode_collated(collation, &mut self.key, &mut type_bits, key, direction);
             }
         }
         Ok(true)

@@ -13,7 +13,9 @@ use super::written::{
     CollectionWritten, Merge, MergePipeline, ResultWritten, WhenMatched, WhenNotMatched,
     WriteTarget, missing_field, unknown_field,
 };
+use crate::Collation;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::expression::{LetVariables, type_name};
 use crate::field_path::FieldPath;
 
@@ -64,12 +66,36 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         );
         return Err(Error::location(51181, text));
     }
-    Ok(one(Merge {
+    let merge = Merge {
         target,
         on: read_on(options.on)?,
         when_matched,
         when_not_matched,
-    }))
+        collation: specification.context.collation().clone(),
+    };
+    let is_collated = merge.collation_of_on() != &merge.collation;
+    if is_collated && matches!(merge.when_matched, WhenMatched::Pipeline(_)) {
+        let text =
+            "$merge on _id with a pipeline is not supported in an aggregate with a collation";
+        return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+    }
+    Ok(one(merge))
+}
+
+impl Merge {
+    /// Whether documents are told by their `_id`.
+    pub fn is_on_id(&self) -> bool {
+        matches!(&*self.on, [only] if only.as_str() == "_id")
+    }
+
+    /// How the fields of `on` are compared: as the pipeline compares strings, but for `_id`, which is unique byte by byte.
+    pub fn collation_of_on(&self) -> &Collation {
+        static SIMPLE: Collation = Collation::SIMPLE;
+        match self.is_on_id() {
+            true => &SIMPLE,
+            false => &self.collation,
+        }
+    }
 }
 
 fn read(document: RawDocument<'_>) -> Result<Options<'_>> {

@@ -23,7 +23,8 @@ struct Sort {
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
-    let disk_use = specification.context.disk_use();
+    let context = specification.context;
+    let disk_use = context.disk_use();
     let RawValue::Document(specification) = specification.value else {
         return Err(Error::location(
             15973,
@@ -38,7 +39,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }
     Ok(one(Sort {
         specification: specification.to_owned_document(),
-        pattern: SortPattern::parse(specification)?,
+        pattern: SortPattern::parse_in(specification, context.collation())?,
         disk_use,
     }))
 }

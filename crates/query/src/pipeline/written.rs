@@ -4,6 +4,7 @@
 
 use quarry_bson::{RawDocument, RawValue, Value};
 
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{ExpressionContext, LetVariables, type_name};
@@ -39,6 +40,8 @@ pub struct Merge {
     pub when_matched: WhenMatched,
     /// The fate of a document for which there is none.
     pub when_not_matched: WhenNotMatched,
+    /// How the pipeline compares strings.
+    pub collation: Collation,
 }
 
 /// The fate of a document that is there when another one is merged into it.

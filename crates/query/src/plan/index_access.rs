@@ -20,6 +20,8 @@ pub struct IndexAccess {
     pub is_unique: bool,
     /// Whether the index is sparse.
     pub is_sparse: bool,
+    /// The collation of the index, if it keeps sort keys.
+    pub collation: Option<Document>,
     /// Whether the index is partial.
     pub is_partial: bool,
     /// Each field with its intervals, as explain prints them; empty unless that was asked for.
@@ -31,6 +33,9 @@ impl IndexAccess {
     pub fn describe(&self, direction: &str, out: &mut DocumentBuilder<'_>) {
         out.append("keyPattern", self.pattern.as_raw());
         out.append("indexName", self.name.as_str());
+        if let Some(collation) = &self.collation {
+            out.append("collation", collation.as_raw());
+        }
         out.append("isMultiKey", self.is_multikey);
         out.append("isUnique", self.is_unique);
         out.append("isSparse", self.is_sparse);

@@ -45,7 +45,9 @@ impl Parsed {
     ) -> Result<Parsed> {
         let _scope = phase(Phase::Plan);
         let matcher = Matcher::parse_in(filter, context)?;
-        let sort = sort.map(SortPattern::parse).transpose()?;
+        let collation = context.collation();
+        let sort = sort.map(|sort| SortPattern::parse_in(sort, collation));
+        let sort = sort.transpose()?;
         let projection = projection
             .map(|projection| Projection::parse_in(projection, Some(&matcher), context))
             .transpose()?;

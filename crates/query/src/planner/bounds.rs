@@ -6,9 +6,11 @@
 //! order) bound nothing; neither does a path with a component that may be an array position.
 
 use quarry_bson::{RawValue, Value};
+use quarry_database::holds_text;
 use smallvec::SmallVec;
 
 use super::interval::{Cut, Interval};
+use crate::Collation;
 use crate::field_path::may_name_positions;
 use crate::interrupts;
 use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate, RegexPredicate};
@@ -50,6 +52,61 @@ impl<'m> Conjuncts<'m> {
     }
 }
 
+/// The texts of an index as a filter meets them.
+#[derive(Clone, Copy)]
+pub enum Texts<'c> {
+    /// The index keeps the strings as they are, and the filter compares their bytes.
+    Bytes,
+    /// The index keeps sort keys of the collation by which the filter compares.
+    SortKeys(&'c Collation),
+    /// The index keeps its strings for another comparison than the filter's: what has none is found all the same.
+    OfOthers {
+        /// Sort keys are kept, and not the strings.
+        are_sort_keys: bool,
+    },
+}
+
+impl<'c> Texts<'c> {
+    /// The texts of an index with the one collation, for a filter with the other one.
+    pub fn of(kept: &Collation, asked: &'c Collation) -> Texts<'c> {
+        match (kept == asked, kept.is_simple()) {
+            (true, true) => Texts::Bytes,
+            (true, false) => Texts::SortKeys(asked),
+            (false, is_simple) => Texts::OfOthers {
+                are_sort_keys: !is_simple,
+            },
+        }
+    }
+
+    /// Makes intervals of the value that is kept in place of this one; none where nobody knows it.
+    fn intervals<'m>(
+        self,
+        value: RawValue<'m>,
+        make: impl Fn(RawValue<'_>) -> Vec<Interval<'_>>,
+    ) -> Option<Vec<Interval<'m>>> {
+        match self {
+            Texts::Bytes => {}
+            Texts::SortKeys(collation) => {
+                if let Some(kept) = collation.index_value(value) {
+                    let made = make(kept.as_raw()).into_iter();
+                    return Some(made.map(Interval::into_owned).collect());
+                }
+            }
+            Texts::OfOthers { .. } if holds_text(value) => return None,
+            Texts::OfOthers { .. } => {}
+        }
+        Some(make(value))
+    }
+
+    fn are_sort_keys(self) -> bool {
+        match self {
+            Texts::Bytes => false,
+            Texts::SortKeys(_) => true,
+            Texts::OfOthers { are_sort_keys } => are_sort_keys,
+        }
+    }
+}
+
 /// The bounds of one path.
 pub struct PathBounds<'m> {
     /// The values that the path is bounded to, in order and apart from each other; None if it is not bounded.
@@ -74,6 +131,7 @@ pub fn of_path<'m>(
     predicates: impl Iterator<Item = &'m FieldPredicate>,
     path: &str,
     is_multikey: bool,
+    texts: Texts<'_>,
 ) -> PathBounds<'m> {
     let is_dotted = path.as_bytes().contains(&b'.');
     if may_name_positions(path) {
@@ -84,7 +142,7 @@ pub fn of_path<'m>(
     for field in predicates {
         predicates_len += 1;
         are_exact &= is_exact(&field.predicate) && !(is_multikey && predicates_len > 1);
-        let Some(intervals) = of_predicate(&field.predicate) else {
+        let Some(intervals) = of_predicate(&field.predicate, texts) else {
             are_exact = false;
             continue;
         };
@@ -142,36 +200,40 @@ fn intersect<'m>(a: &[Interval<'m>], b: &[Interval<'m>]) -> Vec<Interval<'m>> {
     shared
 }
 
-fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval<'_>>> {
+fn of_predicate<'m>(predicate: &'m Predicate, texts: Texts<'_>) -> Option<Vec<Interval<'m>>> {
     match predicate {
-        Predicate::Compare { op, value } => of_comparison(*op, value.as_raw()),
+        Predicate::Compare { op, value } => of_comparison(*op, value.as_raw(), texts),
         Predicate::In(list) => {
             let mut intervals = Vec::new();
             for value in list.values() {
                 if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
                     return None;
                 }
-                intervals.push(equality(value)?);
+                intervals.extend(equality(value, texts)?);
             }
             for regex in list.regexes() {
-                intervals.extend(of_regex(regex)?);
+                intervals.extend(of_regex(regex, texts)?);
             }
             Some(merged(intervals))
         }
-        Predicate::Regex(regex) => of_regex(regex),
+        Predicate::Regex(regex) => of_regex(regex, texts),
         _ => None,
     }
 }
 
-fn equality(value: &Value) -> Option<Interval<'_>> {
+fn equality<'m>(value: &'m Value, texts: Texts<'_>) -> Option<Vec<Interval<'m>>> {
     match value.as_raw() {
         RawValue::Array(_) | RawValue::Undefined => None,
-        RawValue::Null => Some(Interval::null()),
-        value => Some(Interval::point(value)),
+        RawValue::Null => Some(vec![Interval::null()]),
+        value => texts.intervals(value, |kept| vec![Interval::point(kept)]),
     }
 }
 
-fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval<'_>>> {
+fn of_comparison<'m>(
+    op: CompareOp,
+    value: RawValue<'m>,
+    texts: Texts<'_>,
+) -> Option<Vec<Interval<'m>>> {
     let is_nan = value.is_number() && value.as_f64_lossy().is_some_and(f64::is_nan);
     match value {
         RawValue::Array(_) | RawValue::Undefined => return None,
@@ -179,11 +241,18 @@ fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval<'_>>
             let takes_null = !matches!(op, CompareOp::Gt | CompareOp::Lt);
             return takes_null.then(|| vec![Interval::null()]);
         }
-        _ if op == CompareOp::Eq => return Some(vec![Interval::point(value)]),
+        _ if op == CompareOp::Eq => {
+            return texts.intervals(value, |kept| vec![Interval::point(kept)]);
+        }
         RawValue::MinKey | RawValue::MaxKey => return None,
         _ if is_nan => return None,
         _ => {}
     }
+    texts.intervals(value, |kept| of_order(op, kept))
+}
+
+/// The values of the type of `value` that are above or below it.
+fn of_order(op: CompareOp, value: RawValue<'_>) -> Vec<Interval<'_>> {
     let mut interval = Interval::type_of(value);
     match op {
         CompareOp::Gt => interval.low = Cut::behind(value).exclusive(),
@@ -191,22 +260,24 @@ fn of_comparison(op: CompareOp, value: RawValue<'_>) -> Option<Vec<Interval<'_>>
         CompareOp::Lt => interval.high = Cut::before(value).exclusive(),
         CompareOp::Lte => interval.high = Cut::behind(value),
     }
-    Some(if interval.is_empty() {
-        Vec::new()
-    } else {
-        vec![interval]
-    })
+    match interval.is_empty() {
+        true => Vec::new(),
+        false => vec![interval],
+    }
 }
 
-/// Texts with the prefix, and stored regular expressions.
-fn of_regex(regex: &RegexPredicate) -> Option<Vec<Interval<'_>>> {
+/// Texts with the prefix, and stored regular expressions. The sort key of a text does not tell what it begins with.
+fn of_regex<'m>(regex: &'m RegexPredicate, texts: Texts<'_>) -> Option<Vec<Interval<'m>>> {
     let prefix = regex.prefix()?;
     let stored = quarry_bson::RawRegex {
         pattern: regex.pattern().into(),
         options: regex.options().into(),
     };
     Some(vec![
-        Interval::text_prefix(&prefix.text),
+        match texts.are_sort_keys() {
+            true => Interval::texts(),
+            false => Interval::text_prefix(&prefix.text),
+        },
         Interval::type_of(RawValue::Regex(stored)),
     ])
 }

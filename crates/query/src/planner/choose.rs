@@ -13,7 +13,7 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::contest::{Tried, contenders, decide, remembered};
+use super::contest::{contenders, decide, remembered};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::geo;
@@ -21,8 +21,10 @@ use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
 use super::tree::{Solution, above};
+use super::tried::Tried;
 use super::wanted::Wanted;
 use super::wildcard;
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::field_path::FieldPath;
 use crate::hashed_index::HashedKeys;
@@ -81,7 +83,14 @@ pub struct Candidate<'c> {
     is_sparse: bool,
     /// The number of the field whose values are kept hashed.
     pub hashed: Option<usize>,
+    /// How it keeps strings.
+    pub collation: &'c Collation,
+    /// Strings are kept as the filter compares them.
+    pub is_alike: bool,
 }
+
+/// Records are kept under their `_id` as it is, and so are the keys of most indexes.
+static SIMPLE: Collation = Collation::SIMPLE;
 
 /// Better plans are greater.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
@@ -128,7 +137,7 @@ pub fn choose(
         }
         return Ok(above(natural, &wanted));
     }
-    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     if let Some(near) = near {
         let solution = geo::near_solution(index_catalog, collection, near, &mut bounds, &wanted)?;
         return Ok(above(solution, &wanted));
@@ -202,7 +211,8 @@ pub fn choose_to_show(
     let is_wildcards = |hint| is_wildcards(index_catalog, hint);
     let has_no_choice = matcher.root().near().is_some() || wanted.hint.is_some_and(is_wildcards);
     if !has_no_choice && natural(collection, &wanted)?.is_none() {
-        let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+        let mut bounds =
+            FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
         let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
         usable.sort_by_key(|scored| Reverse(scored.score));
         let chosen = sole_index(&*winning);
@@ -277,7 +287,7 @@ fn without_index(
     // before the first document, however few are asked for.
     if !has_index
         && !wanted.follows
-        && let Some(union) = union(collection, index_catalog, matcher.root(), wanted)?
+        && let Some(union) = union(collection, index_catalog, matcher, wanted)?
     {
         return Ok(union);
     }
@@ -289,18 +299,25 @@ fn without_index(
 fn union(
     collection: &Collection,
     index_catalog: &IndexCatalog,
-    filter: &MatchExpression,
+    matcher: &Matcher,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Solution>> {
     let of_branch = Wanted {
         shows_bounds: wanted.shows_bounds,
         ..Wanted::default()
     };
-    let mut branches = Vec::new();
-    let root = (filter, filter);
-    if !collect_branches(collection, index_catalog, root, &of_branch, &mut branches)? {
+    let mut union = Union {
+        collection,
+        index_catalog,
+        matcher,
+        wanted: &of_branch,
+        branches: Vec::new(),
+    };
+    let filter = matcher.root();
+    if !union.collect_branches(filter)? {
         return Ok(None);
     }
+    let branches = union.branches;
     let branches = branches.into_iter().map(|scan| Box::new(scan) as Node);
     Ok(Some(Solution {
         node: Box::new(Fetch::new(Box::new(Or::new(branches.collect())), true)),
@@ -311,58 +328,66 @@ fn union(
     }))
 }
 
-/// Plans the branches of the first `$or` in a conjunction all of whose branches have an index; false if there is none.
-/// Recursion is bounded by the depth of the filter.
-fn collect_branches(
-    collection: &Collection,
-    index_catalog: &IndexCatalog,
-    (filter, root): (&MatchExpression, &MatchExpression),
-    wanted: &Wanted<'_>,
-    branches: &mut Vec<IndexScan>,
-) -> Result<bool> {
-    let disjunctions = match filter {
-        MatchExpression::And(children) => children.as_slice(),
-        other => std::slice::from_ref(other),
-    };
-    let before = branches.len();
-    for disjunction in disjunctions {
-        let MatchExpression::Or(children) = disjunction else {
-            continue;
+/// The branches of an `$or` while they are planned.
+struct Union<'u> {
+    collection: &'u Collection,
+    index_catalog: &'u IndexCatalog,
+    matcher: &'u Matcher,
+    wanted: &'u Wanted<'u>,
+    branches: Vec<IndexScan>,
+}
+
+impl<'u> Union<'u> {
+    /// Plans the branches of the first `$or` in a conjunction all of whose branches have an index; false if there is none.
+    /// Recursion is bounded by the depth of the filter.
+    fn collect_branches(&mut self, filter: &'u MatchExpression) -> Result<bool> {
+        let disjunctions = match filter {
+            MatchExpression::And(children) => children.as_slice(),
+            other => std::slice::from_ref(other),
         };
-        let mut are_all = before + children.len() <= UNION_BRANCHES_MAX;
-        for child in children {
-            if !are_all {
-                break;
-            }
-            interrupts::work(UNITS_OF_A_BRANCH)?;
-            let mut bounds = FilterBounds::of_branch(child, root, &index_catalog.paths);
-            let scan = match best(collection, index_catalog, &mut bounds, wanted)?.scored {
-                Some(best) => Some(*best.scan(&bounds, wanted).node),
-                None if index_catalog.has_special => {
-                    wildcard::scan_of_branch(index_catalog, child, &mut bounds, wanted)?
-                }
-                None => None,
+        let before = self.branches.len();
+        for disjunction in disjunctions {
+            let MatchExpression::Or(children) = disjunction else {
+                continue;
             };
-            match scan {
-                Some(mut scan) => {
-                    // The union knows the records again.
-                    scan.forget_repeats();
-                    branches.push(scan);
-                    let ranges: usize = branches.iter().map(IndexScan::ranges_len).sum();
-                    are_all = ranges <= UNION_RANGES_MAX;
+            let mut are_all = before + children.len() <= UNION_BRANCHES_MAX;
+            for child in children {
+                if !are_all {
+                    break;
                 }
-                None => {
-                    let child = (child, root);
-                    are_all = collect_branches(collection, index_catalog, child, wanted, branches)?;
-                }
+                are_all = self.plan_branch(child)?;
             }
+            if are_all {
+                return Ok(true);
+            }
+            self.branches.truncate(before);
         }
-        if are_all {
-            return Ok(true);
-        }
-        branches.truncate(before);
+        Ok(false)
     }
-    Ok(false)
+
+    /// Plans one branch, or those of an `$or` within it; false if it has no index.
+    fn plan_branch(&mut self, child: &'u MatchExpression) -> Result<bool> {
+        interrupts::work(UNITS_OF_A_BRANCH)?;
+        let (matcher, paths) = (self.matcher, &self.index_catalog.paths);
+        let mut bounds = FilterBounds::of_branch(child, matcher.root(), matcher.collation(), paths);
+        let (collection, index_catalog) = (self.collection, self.index_catalog);
+        let best = best(collection, index_catalog, &mut bounds, self.wanted)?;
+        let scan = match best.scored {
+            Some(best) => Some(*best.scan(&bounds, self.wanted).node),
+            None if index_catalog.has_special => {
+                wildcard::scan_of_branch(index_catalog, child, &mut bounds, self.wanted)?
+            }
+            None => None,
+        };
+        let Some(mut scan) = scan else {
+            return self.collect_branches(child);
+        };
+        // The union knows the records again.
+        scan.forget_repeats();
+        self.branches.push(scan);
+        let ranges: usize = self.branches.iter().map(IndexScan::ranges_len).sum();
+        Ok(ranges <= UNION_RANGES_MAX)
+    }
 }
 
 /// Like `choose`, for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.
@@ -454,7 +479,7 @@ pub fn each_usable<'c>(
 ) -> Result<()> {
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut is_hint_known = false;
-    for candidate in candidates(collection, index_catalog) {
+    for candidate in candidates(collection, index_catalog, bounds.collation()) {
         if is_by_filter && !bounds.mention(candidate.paths[0]) {
             continue;
         }
@@ -474,15 +499,22 @@ pub fn each_usable<'c>(
             take(scored);
         }
     }
-    if wanted.hint.is_some() && !is_hint_known {
-        return Err(no_such_hint());
+    if let Some(hint) = wanted.hint
+        && !is_hint_known
+    {
+        return Err(no_such_hint(index_catalog, hint));
     }
     Ok(())
 }
 
-/// The error of a hint that is no index's.
+/// The error of a hint that is no index's that plans may use: of one whose sort keys nobody can make any more, what is to be done.
 #[cold]
-pub fn no_such_hint() -> Error {
+pub fn no_such_hint(index_catalog: &IndexCatalog, hint: RawValue<'_>) -> Error {
+    let mut indexes = index_catalog.indexes.iter();
+    let meant = indexes.find(|index| index.is_meant(hint));
+    if let Some(Err(error)) = meant.map(Index::check_sort_keys) {
+        return error.into();
+    }
     Error::bad_value(
         "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index",
     )
@@ -531,10 +563,11 @@ pub fn natural_hint(hint: Option<RawValue<'_>>) -> Result<Option<Direction>> {
     }
 }
 
-/// The indexes that plans may use, and the records of a clustered collection.
+/// The indexes that plans may use, and the records of a clustered collection, for a filter that compares strings so.
 pub fn candidates<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
+    asked: &Collation,
 ) -> impl Iterator<Item = Candidate<'c>> {
     let records = collection.is_clustered().then(|| Candidate {
         name: "_id_",
@@ -547,11 +580,14 @@ pub fn candidates<'c>(
         is_unique: true,
         is_sparse: false,
         hashed: None,
+        collation: &SIMPLE,
+        is_alike: asked.is_simple(),
     });
     // The keys of an index with a kind are no values: only plans that know the kind read it. Hashes are values of another field.
     let usable = |(_, index): &(usize, &Index)| {
         let is_repeated = collection.is_clustered() && index.name == "_id_";
-        !index.building && !index.hidden && is_of_values(index) && !is_repeated
+        let is_usable = !index.building && !index.hidden && !index.is_outdated();
+        is_usable && is_of_values(index) && !is_repeated
     };
     let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
     let indexes = indexes.map(|(position, index)| Candidate {
@@ -565,6 +601,8 @@ pub fn candidates<'c>(
         is_unique: index.unique,
         is_sparse: index.sparse,
         hashed: hashed_place(index),
+        collation: &index.collation,
+        is_alike: index.collation == *asked,
     });
     records.into_iter().chain(indexes)
 }
@@ -701,7 +739,7 @@ impl<'c> Candidate<'c> {
                 break;
             }
             let bound = match self.hashed == Some(number) {
-                false => bounds.of(path, self.field(number).0, is_multikey),
+                false => bounds.of(path, self.field(number).0, is_multikey, self.collation),
                 true => self.bound_of_hashes(number, bounds),
             };
             let Some(bound) = bound else {
@@ -721,18 +759,18 @@ impl<'c> Candidate<'c> {
     /// The bound of the hashed field. A sparse index has no entry of a document without its first field.
     fn bound_of_hashes(&self, number: usize, bounds: &mut FilterBounds<'_>) -> Option<Bound> {
         let (path, name) = (self.paths[number], self.field(number).0);
-        let bound = bounds.of(path, name, false)?;
+        let bound = bounds.of(path, name, false, self.collation)?;
         let may_lack = self.is_sparse && number == 0 && bounds.get(bound).hold_null();
         match may_lack {
             true => None,
-            false => bounds.of_hashes(path, name),
+            false => bounds.of_hashes(path, name, self.collation),
         }
     }
 
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
     /// number, do not count.
     pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
-        if self.multikey != 0 || self.is_sparse || self.has_cut_keys {
+        if self.multikey != 0 || self.is_sparse || self.has_cut_keys || !self.is_alike {
             return None;
         }
         let is_constant = |path: &str| {
@@ -819,6 +857,7 @@ impl Scored<'_> {
             self.score.is_covering,
             self.order == Some(true),
             self.is_merged,
+            self.candidate.is_alike,
         ];
         for flag in flags {
             hash.write_u8(u8::from(flag));
@@ -981,6 +1020,7 @@ impl Candidate<'_> {
             is_multikey: self.multikey != 0,
             is_unique: self.is_unique,
             is_sparse: self.is_sparse,
+            collation: self.collation.specification().cloned(),
             is_partial: self.index.is_some_and(|index| index.filter.is_some()),
             bounds,
         }

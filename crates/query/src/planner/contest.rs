@@ -18,6 +18,7 @@ use quarry_database::{Collection, IndexCatalog};
 
 use super::choose::{Scored, usable};
 use super::filter_bounds::FilterBounds;
+use super::tried::Tried;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::plan::{Fetch, Flow, Node, TrialBound, View};
@@ -30,20 +31,6 @@ const RESULTS_MAX: u64 = 101;
 
 /// The keys that each contender has read at the end of a round. The last is MongoDB's bound of a trial's works.
 const ROUNDS: [u64; 4] = [16, 128, 1024, 10_000];
-
-/// A plan that was tried, as far as its trial went.
-pub struct Tried {
-    /// The index's scan, and the documents of its keys. The order that is asked for is not made in a trial.
-    pub root: Node,
-    /// The documents that it found.
-    pub results: u64,
-    /// The keys that it read.
-    pub keys_examined: u64,
-    /// The documents that it read.
-    pub docs_examined: u64,
-    /// How long it ran.
-    pub duration: Duration,
-}
 
 /// An index in a trial.
 struct Runner {

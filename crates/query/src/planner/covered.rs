@@ -28,6 +28,10 @@ pub fn key_document(
     if asks_filter && !add_paths(wanted.filter?, &mut paths) {
         return None;
     }
+    // The keys have sort keys in place of strings, which tell no more than that there is one.
+    if !index.collation.is_simple() && !paths.is_empty() {
+        return None;
+    }
     let is_multikey = index.multikey_components() != 0;
     if is_multikey && !paths.is_empty() {
         return None;

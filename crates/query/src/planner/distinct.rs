@@ -34,9 +34,9 @@ pub fn choose_distinct(
     if natural_hint(wanted.hint)?.is_some() {
         return Ok(None);
     }
-    let mut bounds = FilterBounds::new(matcher.root(), &index_catalog.paths);
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
-    for candidate in candidates(collection, index_catalog) {
+    for candidate in candidates(collection, index_catalog, matcher.collation()) {
         if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
             continue;
         }
@@ -90,7 +90,10 @@ fn usable(
     path: &FieldPath,
     bounds: &mut FilterBounds<'_>,
 ) -> Option<(usize, Bounded)> {
-    candidate.index?;
+    // Values are not to be had from sort keys.
+    if !candidate.index?.collation.is_simple() {
+        return None;
+    }
     let place = candidate
         .fields()
         .position(|(field, _)| field == path.as_str())?;

@@ -2,12 +2,13 @@
 //! for a path and kept for the others, by the path's number.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{DocumentFilter, PathNumbers};
+use quarry_database::{DocumentFilter, PathNumbers, holds_text};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts, PathBounds, UNITS_OF_AN_INTERVAL};
+use super::bounds::{self, Conjuncts, PathBounds, Texts, UNITS_OF_AN_INTERVAL};
 use super::implication::implies;
 use super::interval::Interval;
+use crate::Collation;
 use crate::field_path::may_name_positions;
 use crate::hashed_index::hashes_of_equal;
 use crate::interrupts;
@@ -29,6 +30,8 @@ pub struct FilterBounds<'m> {
     /// By the number of a path, what is known of it where no arrays are on it.
     paths: SmallVec<[PathState; 64]>,
     known: SmallVec<[Known<'m>; 12]>,
+    /// How the filter compares strings.
+    collation: &'m Collation,
 }
 
 #[derive(Clone, Copy)]
@@ -36,7 +39,7 @@ enum PathState {
     NotAsked,
     /// There is a predicate of it.
     Asked,
-    /// Its place in `known`.
+    /// Its place in `known`, for indexes that keep texts as the filter compares them.
     Known(u16),
     /// Its place in `points`.
     Point(u16),
@@ -67,15 +70,32 @@ enum Form {
     Hashed,
 }
 
+impl Form {
+    fn of_values(is_multikey: bool) -> Form {
+        match is_multikey {
+            true => Form::Elements,
+            false => Form::Values,
+        }
+    }
+}
+
 /// The known bounds of one path in one form; None if it is not bounded.
 struct Known<'m> {
     path: u16,
     form: Form,
+    /// For indexes that keep texts as the filter compares them.
+    is_alike: bool,
+    /// For indexes that keep the strings themselves.
+    keeps_bytes: bool,
     bounds: PathBounds<'m>,
 }
 
 impl<'m> FilterBounds<'m> {
-    pub fn new(filter: &'m MatchExpression, paths: &PathNumbers) -> FilterBounds<'m> {
+    pub fn new(
+        filter: &'m MatchExpression,
+        collation: &'m Collation,
+        paths: &PathNumbers,
+    ) -> FilterBounds<'m> {
         let Conjuncts {
             predicates,
             are_all,
@@ -83,6 +103,7 @@ impl<'m> FilterBounds<'m> {
         let mut bounds = FilterBounds::of_none(paths);
         bounds.says_more = !are_all;
         bounds.filter = Some(filter);
+        bounds.collation = collation;
         for field in predicates {
             let Some(path) = paths.get(field.path.as_str()) else {
                 bounds.says_more = true;
@@ -123,18 +144,25 @@ impl<'m> FilterBounds<'m> {
             points: SmallVec::new(),
             paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
             known: SmallVec::new(),
+            collation: simple(),
         }
+    }
+
+    /// How the filter compares strings.
+    pub fn collation(&self) -> &'m Collation {
+        self.collation
     }
 
     /// Like `new`, for a branch: what matches it matches the filter around it, too.
     pub fn of_branch(
         branch: &'m MatchExpression,
         around: &'m MatchExpression,
+        collation: &'m Collation,
         paths: &PathNumbers,
     ) -> FilterBounds<'m> {
         FilterBounds {
             around: Some(around),
-            ..FilterBounds::new(branch, paths)
+            ..FilterBounds::new(branch, collation, paths)
         }
     }
 
@@ -144,7 +172,7 @@ impl<'m> FilterBounds<'m> {
             return false;
         };
         let mut filters = [self.filter, self.around].into_iter().flatten();
-        filters.any(|filter| implies(filter, partial.root()))
+        filters.any(|filter| implies((filter, self.collation), partial.matcher()))
     }
 
     /// Whether a predicate names the path at all.
@@ -153,37 +181,50 @@ impl<'m> FilterBounds<'m> {
         !matches!(self.paths[usize::from(path)], PathState::NotAsked)
     }
 
-    /// Finds the bound of a path, if it has one.
+    /// Finds the bound of a path in an index that keeps its texts by a collation, if it has one there.
     #[inline]
-    pub fn of(&mut self, path: u16, name: &str, is_multikey: bool) -> Option<Bound> {
+    pub fn of(
+        &mut self,
+        path: u16,
+        name: &str,
+        is_multikey: bool,
+        kept: &Collation,
+    ) -> Option<Bound> {
+        let is_alike = kept == self.collation;
         let place = match self.paths[usize::from(path)] {
             PathState::NotAsked => return None,
-            PathState::Point(place) => return Some(Bound::Point(place)),
-            PathState::Known(place) if !is_multikey => place,
-            PathState::Asked if !is_multikey => {
-                let place = self.learn(path, name, false);
+            PathState::Point(place) => {
+                let is_found = is_alike || !holds_text(self.points[usize::from(place)]);
+                return is_found.then_some(Bound::Point(place));
+            }
+            PathState::Known(place) if !is_multikey && is_alike => place,
+            PathState::Asked if !is_multikey && is_alike => {
+                let place = self.learn(path, name, false, kept);
                 self.paths[usize::from(path)] = PathState::Known(place);
                 place
             }
-            _ => self.multikey(path, name),
+            _ => self.special(path, name, is_multikey, kept),
         };
         let is_bounded = self.known[usize::from(place)].bounds.intervals.is_some();
         is_bounded.then_some(Bound::Intervals(place))
     }
 
-    /// The bound of a path whose values an index keeps hashed; none unless the filter means single values.
+    /// The bound of a path whose values an index keeps hashed; none unless the filter means single values. Hashes are those of
+    /// the strings themselves, so that `kept` is simple.
     #[cold]
-    pub fn of_hashes(&mut self, path: u16, name: &str) -> Option<Bound> {
+    pub fn of_hashes(&mut self, path: u16, name: &str, kept: &Collation) -> Option<Bound> {
         let known = |known: &Known<'_>| known.path == path && known.form == Form::Hashed;
         let place = match self.known.iter().position(known) {
             Some(place) => place,
             None => {
-                let bound = self.of(path, name, false)?;
+                let bound = self.of(path, name, false, kept)?;
                 let intervals = hashed(self.get(bound));
                 let predicates_len = self.conjuncts.iter().filter(|(of, _)| *of == path).count();
                 self.known.push(Known {
                     path,
                     form: Form::Hashed,
+                    is_alike: kept == self.collation,
+                    keeps_bytes: kept.is_simple(),
                     bounds: PathBounds {
                         intervals,
                         predicates_len,
@@ -194,7 +235,7 @@ impl<'m> FilterBounds<'m> {
             }
         };
         let is_bounded = self.known[place].bounds.intervals.is_some();
-        let place = u16::try_from(place).expect("a place for each indexed path, thrice at most");
+        let place = u16::try_from(place).expect("a few places for each indexed path at most");
         is_bounded.then_some(Bound::Intervals(place))
     }
 
@@ -216,24 +257,40 @@ impl<'m> FilterBounds<'m> {
         !self.says_more && answered == self.points.len() + self.conjuncts.len()
     }
 
-    fn multikey(&mut self, path: u16, name: &str) -> u16 {
+    /// The place of what is known where arrays are on the path, or texts are kept otherwise than the filter compares them.
+    fn special(&mut self, path: u16, name: &str, is_multikey: bool, kept: &Collation) -> u16 {
+        let is_alike = kept == self.collation;
+        let keeps_bytes = kept.is_simple();
         let mut known = self.known.iter();
-        let place = known.position(|known| known.path == path && known.form == Form::Elements);
-        place.map_or_else(|| self.learn(path, name, true), |place| place as u16)
+        let place = known.position(|known| {
+            known.path == path
+                && known.form == Form::of_values(is_multikey)
+                && known.is_alike == is_alike
+                && known.keeps_bytes == keeps_bytes
+        });
+        place.map_or_else(
+            || self.learn(path, name, is_multikey, kept),
+            |place| place as u16,
+        )
     }
 
-    fn learn(&mut self, path: u16, name: &str, is_multikey: bool) -> u16 {
+    fn learn(&mut self, path: u16, name: &str, is_multikey: bool, kept: &Collation) -> u16 {
         let predicates = self.conjuncts.iter().filter(|(of, _)| *of == path);
         let predicates = predicates.map(|(_, field)| *field);
         self.known.push(Known {
             path,
-            form: match is_multikey {
-                true => Form::Elements,
-                false => Form::Values,
-            },
-            bounds: bounds::of_path(predicates, name, is_multikey),
+            form: Form::of_values(is_multikey),
+            is_alike: kept == self.collation,
+            keeps_bytes: kept.is_simple(),
+            bounds: bounds::of_path(
+                predicates,
+                name,
+                is_multikey,
+                Texts::of(kept, self.collation),
+            ),
         });
-        u16::try_from(self.known.len() - 1).expect("a place for each indexed path, thrice at most")
+        let place = u16::try_from(self.known.len() - 1);
+        place.expect("a few places for each indexed path at most")
     }
 
     pub fn get(&self, bound: Bound) -> Bounds<'_, 'm> {
@@ -278,6 +335,11 @@ fn hashed<'m>(bounds: Bounds<'_, '_>) -> Option<Vec<Interval<'m>>> {
         .into_iter()
         .map(|hash| Interval::point(RawValue::Int64(hash)));
     Some(points.collect())
+}
+
+fn simple() -> &'static Collation {
+    static SIMPLE: Collation = Collation::SIMPLE;
+    &SIMPLE
 }
 
 /// Whether a filter means equality by it, and an index keeps it as it is.

@@ -172,8 +172,9 @@ fn candidates<'c>(
 ) -> impl Iterator<Item = GeoCandidate<'c>> {
     let hint = wanted.hint;
     let indexes = index_catalog.indexes.iter().enumerate();
-    let indexes =
-        indexes.filter(|(_, index)| !index.building && !index.hidden && index.filter.is_none());
+    let indexes = indexes
+        .filter(|(_, index)| !index.building && !index.hidden && index.filter.is_none())
+        .filter(|(_, index)| !index.is_outdated());
     let candidates = indexes.filter_map(|(position, index)| {
         Some(GeoCandidate {
             keys: GeoKeys::of(index)?,
@@ -213,9 +214,10 @@ impl GeoCandidate<'_> {
             .iter()
             .zip(self.paths);
         let multikey = self.index.multikey_components();
+        let collation = &self.index.collation;
         let mut bounded = SmallVec::<[_; 4]>::new();
         for (number, (field, path)) in leading.enumerate() {
-            let bound = bounds.of(*path, &field.path, multikey & (1 << number) != 0)?;
+            let bound = bounds.of(*path, &field.path, multikey & (1 << number) != 0, collation)?;
             if !bounds.get(bound).are_points() {
                 return None;
             }
@@ -261,6 +263,7 @@ impl GeoCandidate<'_> {
             is_multikey: index.is_multikey(),
             is_unique: index.unique,
             is_sparse: index.sparse,
+            collation: index.collation.specification().cloned(),
             is_partial: false,
             bounds: Vec::new(),
         };

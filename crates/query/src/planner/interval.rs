@@ -61,6 +61,20 @@ impl<'m> Interval<'m> {
         }
     }
 
+    /// The interval with texts of its own for who prints it, so that it outlives the value that it was made of.
+    pub fn into_owned<'o>(self) -> Interval<'o> {
+        Interval {
+            low: self.low.into_owned(),
+            high: self.high.into_owned(),
+            is_point: self.is_point,
+        }
+    }
+
+    /// Every text.
+    pub fn texts() -> Interval<'m> {
+        Interval::type_of(RawValue::from(""))
+    }
+
     /// Null, and what stands for a missing field or an empty array.
     pub fn null() -> Interval<'m> {
         Interval {
@@ -211,6 +225,15 @@ impl<'m> Cut<'m> {
 
     pub fn behind(value: RawValue<'m>) -> Cut<'m> {
         Cut::new(prefix_end(&encoded(value)), Shown::Value(value), true)
+    }
+
+    fn into_owned<'o>(self) -> Cut<'o> {
+        let shown = match self.shown {
+            Shown::Value(value) => Shown::Text(value.to_string().into()),
+            Shown::Word(word) => Shown::Word(word),
+            Shown::Text(text) => Shown::Text(text),
+        };
+        Cut::new(self.bytes, shown, self.is_inclusive)
     }
 
     /// This cut as the end that leaves the value out.

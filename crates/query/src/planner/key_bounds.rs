@@ -1,11 +1,12 @@
 //! `min` and `max`: a scan of the keys of one index between two that the client names. The hint names the index, because bounds mean the
-//! fields of its key pattern, all of them and in its order. The lower bound is inclusive, the upper one exclusive.
+//! fields of its key pattern, all of them and in its order. The lower bound is inclusive, the upper one exclusive. Bounds with strings must
+//! be meant as the index keeps them: by its collation.
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
-    Collection, IndexCatalog, KeyRange, is_widened_by_cut_keys, meeting_cut_keys,
+    Collection, Index, IndexCatalog, KeyRange, holds_text, is_widened_by_cut_keys, meeting_cut_keys,
 };
-use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
+use quarry_keystring::{Direction, TypeBits, prefix_end};
 
 use super::choose::{Candidate, candidates, natural_hint, no_such_hint};
 use super::tree::{Solution, above};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::metadata::MetadataKinds;
 use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
+use crate::{Collation, encode_collated};
 
 /// The bounds of an index's keys as a client names them.
 #[derive(Debug, Clone, Copy)]
@@ -40,24 +42,24 @@ impl<'b> KeyBounds<'b> {
     }
 }
 
-/// The plan that reads the keys between the bounds.
+/// The plan that reads the keys between the bounds, whose strings are meant by the collation `asked`.
 pub fn choose_between(
-    bounds: &KeyBounds<'_>,
+    (bounds, asked): (&KeyBounds<'_>, &Collation),
     collection: &Collection,
     index_catalog: &IndexCatalog,
     wanted: &Wanted<'_>,
 ) -> Result<Node> {
-    let solution = solution(bounds, collection, index_catalog, wanted)?;
+    let solution = solution((bounds, asked), collection, index_catalog, wanted)?;
     Ok(above(solution, wanted))
 }
 
 fn solution(
-    bounds: &KeyBounds<'_>,
+    (bounds, asked): (&KeyBounds<'_>, &Collation),
     collection: &Collection,
     index_catalog: &IndexCatalog,
     wanted: &Wanted<'_>,
 ) -> Result<Solution> {
-    let candidate = candidate(bounds, collection, index_catalog, wanted)?;
+    let candidate = candidate((bounds, asked), collection, index_catalog, wanted)?;
     let order = wanted
         .sort
         .and_then(|sort| candidate.order(sort, |_| false));
@@ -133,7 +135,7 @@ impl Scan {
 
 /// The index that the hint names, whose fields the bounds must name.
 fn candidate<'c>(
-    bounds: &KeyBounds<'_>,
+    (bounds, asked): (&KeyBounds<'_>, &Collation),
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     wanted: &Wanted<'_>,
@@ -147,12 +149,13 @@ fn candidate<'c>(
         let text = "When using min()/max() a hint of which index to use must be provided";
         return Err(Error::location(51_173, text));
     };
-    let mut candidates = candidates(collection, index_catalog);
+    let mut candidates = candidates(collection, index_catalog, asked);
     let Some(candidate) = candidates.find(|candidate| candidate.is_meant(hint)) else {
-        let mut special = index_catalog.indexes.iter();
-        return Err(match special.any(|index| index.is_meant(hint)) {
+        let mut indexes = index_catalog.indexes.iter();
+        let is_other = |index: &Index| index.is_meant(hint) && !index.is_outdated();
+        return Err(match indexes.any(is_other) {
             true => incompatible(),
-            false => no_such_hint(),
+            false => no_such_hint(index_catalog, hint),
         });
     };
     let is_of_fields = |bound: &RawDocument<'_>| {
@@ -160,8 +163,12 @@ fn candidate<'c>(
         let fields = candidate.fields().map(|(path, _)| path);
         bound.len() == candidate.fields_len() && names.zip(fields).all(|(name, path)| name == path)
     };
+    let is_kept = |bound: &RawDocument<'_>| {
+        candidate.is_alike || !bound.iter().any(|field| holds_text(field.value()))
+    };
     let named = [bounds.min, bounds.max];
-    match named.iter().flatten().all(is_of_fields) {
+    let mut named = named.iter().flatten();
+    match named.all(|bound| is_of_fields(bound) && is_kept(bound)) {
         true => Ok(candidate),
         false => Err(incompatible()),
     }
@@ -178,7 +185,8 @@ fn ends(bounds: &KeyBounds<'_>, candidate: &Candidate<'_>) -> Result<(Vec<u8>, V
     let encoded = |values: &mut dyn Iterator<Item = RawValue<'_>>| {
         let mut key = Vec::new();
         for (value, direction) in values.zip(directions()) {
-            encode_value(&mut key, &mut TypeBits::new(), value, direction);
+            let bits = &mut TypeBits::new();
+            encode_collated(candidate.collation, &mut key, bits, value, direction);
         }
         key
     };

@@ -41,7 +41,12 @@ pub fn merge_of_branches(
     let (mut inputs, mut ranges) = (Vec::new(), Vec::new());
     for branch in branches {
         interrupts::work(UNITS_OF_A_BRANCH)?;
-        let mut bounds = FilterBounds::of_branch(branch, matcher.root(), &index_catalog.paths);
+        let mut bounds = FilterBounds::of_branch(
+            branch,
+            matcher.root(),
+            matcher.collation(),
+            &index_catalog.paths,
+        );
         let mut best: Option<(Scored<'_>, bool)> = None;
         each_usable(
             collection,

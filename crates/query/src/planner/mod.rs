@@ -23,12 +23,13 @@ mod key_bounds;
 mod key_ranges;
 mod merged;
 mod tree;
+mod tried;
 mod wanted;
 mod wildcard;
 
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
-pub(crate) use contest::Tried;
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use key_bounds::{KeyBounds, choose_between};
+pub(crate) use tried::Tried;
 pub(crate) use wanted::{Ground, Wanted};

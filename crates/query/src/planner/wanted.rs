@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use quarry_bson::RawValue;
 use quarry_database::{CollectionSnapshot, Operation};
 
-use super::contest::Tried;
+use super::tried::Tried;
 use crate::field_path::FieldPath;
 use crate::matcher::MatchExpression;
 use crate::metadata::MetadataKinds;

@@ -11,12 +11,13 @@ use quarry_database::{Index, IndexCatalog, KeyRange, meeting_cut_keys};
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts};
+use super::bounds::{self, Conjuncts, Texts};
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, compose};
 use super::tree::Solution;
 use super::wanted::{Ground, Wanted};
+use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::may_name_positions;
@@ -84,7 +85,7 @@ pub fn solution<'m>(
             )),
         };
     };
-    let order = best.order(wanted);
+    let order = best.order(wanted, bounds.collation());
     let scan = best.scan(bounds, wanted, order.unwrap_or(false));
     let asks_filter = true;
     let (node, key): (Node, KeySource) = match wanted.metadata.has(MetadataKinds::INDEX_KEY) {
@@ -154,7 +155,8 @@ fn best<'c, 'm>(
                 continue;
             }
             let kept = KeptPath::of(index, keys, path, wanted.ground.as_ref());
-            if let Some((shape, intervals, is_multikey)) = kept.bounds(&predicates)?
+            let texts = Texts::of(&index.collation, bounds.collation());
+            if let Some((shape, intervals, is_multikey)) = kept.bounds(&predicates, texts)?
                 && held.is_none_or(|held| shape > held)
             {
                 best = Some(Candidate {
@@ -183,7 +185,7 @@ fn fields_before(
     let multikey = index.multikey_components();
     let before = fields.take(keys.place()).map(|(number, (field, path))| {
         let is_multikey = multikey & (1 << number) != 0;
-        let bound = bounds.of(*path, &field.path, is_multikey)?;
+        let bound = bounds.of(*path, &field.path, is_multikey, &index.collation)?;
         bounds.get(bound).are_points().then_some(bound)
     });
     before.collect()
@@ -215,7 +217,11 @@ impl<'f> KeptPath<'f> {
         }
     }
 
-    fn bounds<'m>(&self, predicates: &[&'m FieldPredicate]) -> Result<Option<Bounded<'m>>> {
+    fn bounds<'m>(
+        &self,
+        predicates: &[&'m FieldPredicate],
+        texts: Texts<'_>,
+    ) -> Result<Option<Bounded<'m>>> {
         let of_path = || {
             let predicates = predicates.iter().copied();
             predicates.filter(|field| field.path.as_str() == self.path)
@@ -226,7 +232,7 @@ impl<'f> KeptPath<'f> {
             return Ok(exists.then_some((Shape::Exists, None, true)));
         }
         let is_multikey = self.may_have_arrays()?;
-        let bounded = bounds::of_path(serving(), self.path, is_multikey);
+        let bounded = bounds::of_path(serving(), self.path, is_multikey, texts);
         let Some(intervals) = bounded.intervals else {
             return Ok(None);
         };
@@ -303,8 +309,8 @@ impl Candidate<'_, '_> {
         self.index.pattern.fields[self.keys.place()].direction
     }
 
-    /// Whether the keys of the path are in the wanted order, and if so whether from behind.
-    fn order(&self, wanted: &Wanted<'_>) -> Option<bool> {
+    /// Whether the keys of the path are in the wanted order, by the collation asked for, and if so whether from behind.
+    fn order(&self, wanted: &Wanted<'_>, collation: &Collation) -> Option<bool> {
         let [asked] = wanted.sort?.fields() else {
             return None;
         };
@@ -312,6 +318,7 @@ impl Candidate<'_, '_> {
             && self.before.is_empty()
             && !self.is_multikey
             && !self.index.has_cut_keys()
+            && self.index.collation == *collation
             && asked.path.as_str() == self.path;
         gives_order.then(|| asked.direction != self.direction())
     }
@@ -372,6 +379,7 @@ impl Candidate<'_, '_> {
             is_multikey: self.is_multikey,
             is_unique: false,
             is_sparse: true,
+            collation: self.index.collation.specification().cloned(),
             is_partial: self.index.filter.is_some(),
             bounds,
         }

@@ -220,7 +220,7 @@ impl Parser<'_> {
         }
         self.has_elem_match = true;
         self.has_other = true;
-        let filter = Matcher::parse_elem_match(operand)?;
+        let filter = Matcher::parse_elem_match(operand, self.context)?;
         self.root.insert(path, Node::ElemMatch(filter))
     }
 

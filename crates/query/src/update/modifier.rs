@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use quarry_bson::{RawDocument, RawElement, RawValue, Value};
 
 use crate::error::Result;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 
 /// An operator with its argument for one field.
@@ -43,8 +44,12 @@ pub(super) trait Modifier: Debug + Send + Sync {
 
 /// How the argument of an operator is read, which is refused here if it is wrong whatever the document.
 pub(super) trait FromArgument: Modifier + Sized + 'static {
-    /// The operator with its argument for the field at `path`.
-    fn from_argument(path: &FieldPath, argument: RawValue<'_>) -> Result<Self>;
+    /// The operator with its argument for the field at `path`, in a command with that context.
+    fn from_argument(
+        path: &FieldPath,
+        argument: RawValue<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Self>;
 }
 
 /// The document that an operator is applied to, as far as the operator may know it.

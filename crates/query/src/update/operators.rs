@@ -18,6 +18,7 @@ use quarry_bson::RawValue;
 use super::modifier::FromArgument;
 use super::tree::Leaf;
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 
 /// A row of the table of operators.
@@ -27,7 +28,7 @@ pub(super) struct Operator {
 }
 
 /// Reads the argument that an operator has for the field at a path.
-type ParseField = fn(FieldPath, RawValue<'_>) -> Result<Box<Leaf>>;
+type ParseField = fn(FieldPath, RawValue<'_>, &ExpressionContext) -> Result<Box<Leaf>>;
 
 /// How the argument that an operator has for one field is read.
 pub(super) enum Parse {
@@ -56,8 +57,12 @@ const fn row<M: FromArgument>(name: &'static str) -> Operator {
     }
 }
 
-fn leaf<M: FromArgument>(path: FieldPath, argument: RawValue<'_>) -> Result<Box<Leaf>> {
-    let modifier = M::from_argument(&path, argument)?;
+fn leaf<M: FromArgument>(
+    path: FieldPath,
+    argument: RawValue<'_>,
+    context: &ExpressionContext,
+) -> Result<Box<Leaf>> {
+    let modifier = M::from_argument(&path, argument, context)?;
     Ok(Box::new(Leaf { path, modifier }))
 }
 

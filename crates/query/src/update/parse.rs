@@ -47,8 +47,12 @@ pub(super) fn parse(
         .first()
         .is_some_and(|first| first.name().as_bytes().starts_with(b"$"));
     if operators {
-        let filters = array_filters.map_or(Ok(Vec::new()), parse_array_filters)?;
-        return Ok(Kind::Operators(parse_operators(document, filters)?));
+        let filters = array_filters.map_or(Ok(Vec::new()), |filters| {
+            parse_array_filters(filters, context)
+        })?;
+        return Ok(Kind::Operators(parse_operators(
+            document, filters, context,
+        )?));
     }
     if array_filters.is_some_and(|filters| !filters.is_empty()) {
         return Err(Error::failed_to_parse(
@@ -100,6 +104,7 @@ fn check_replacement(document: RawDocument<'_>) -> Result<()> {
 fn parse_operators(
     document: RawDocument<'_>,
     array_filters: Vec<ArrayFilter>,
+    context: &ExpressionContext,
 ) -> Result<Operators> {
     let mut parsed = Operators {
         array_filters,
@@ -116,7 +121,7 @@ fn parse_operators(
             )));
         };
         for field in fields {
-            parsed.add(operator, field)?;
+            parsed.add(operator, field, context)?;
         }
     }
     parsed.check_filters_used(document)?;
@@ -125,7 +130,12 @@ fn parse_operators(
 }
 
 impl Operators {
-    fn add(&mut self, operator: &Operator, field: RawElement<'_>) -> Result<()> {
+    fn add(
+        &mut self,
+        operator: &Operator,
+        field: RawElement<'_>,
+        context: &ExpressionContext,
+    ) -> Result<()> {
         interrupts::work(UNITS_OF_A_FIELD + units_of(field.value()))?;
         let path = parse_path(field.name().as_str()?)?;
         let parse = match &operator.parse {
@@ -136,7 +146,7 @@ impl Operators {
                 parse
             }
         };
-        self.insert(parse(path, field.value())?)
+        self.insert(parse(path, field.value(), context)?)
     }
 
     fn add_rename(&mut self, from: FieldPath, to: RawValue<'_>) -> Result<()> {
@@ -310,13 +320,16 @@ fn check_storable(path: &FieldPath) -> Result<()> {
     }
 }
 
-fn parse_array_filters(filters: RawArray<'_>) -> Result<Vec<ArrayFilter>> {
+fn parse_array_filters(
+    filters: RawArray<'_>,
+    context: &ExpressionContext,
+) -> Result<Vec<ArrayFilter>> {
     let mut parsed: Vec<ArrayFilter> = Vec::new();
     for filter in filters {
         let RawValue::Document(filter) = filter else {
             return Err(Error::type_mismatch("array filters must be objects"));
         };
-        let filter = parse_array_filter(filter)?;
+        let filter = parse_array_filter(filter, context)?;
         if parsed
             .iter()
             .any(|known| known.identifier == filter.identifier)
@@ -336,8 +349,8 @@ fn parse_array_filters(filters: RawArray<'_>) -> Result<Vec<ArrayFilter>> {
     Ok(parsed)
 }
 
-fn parse_array_filter(filter: RawDocument<'_>) -> Result<ArrayFilter> {
-    let matcher = Matcher::parse_of_fields(filter).map_err(|error| {
+fn parse_array_filter(filter: RawDocument<'_>, context: &ExpressionContext) -> Result<ArrayFilter> {
+    let matcher = Matcher::parse_of_fields(filter, context).map_err(|error| {
         Error::new(
             error.code,
             format!(

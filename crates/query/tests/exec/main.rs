@@ -2,6 +2,7 @@
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
 mod agreement;
+mod collations;
 mod expiry;
 mod geo;
 mod hashed;
@@ -162,6 +163,7 @@ impl Fixture {
             sort: None,
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert,
@@ -181,6 +183,7 @@ impl Fixture {
         let request = DeleteRequest {
             namespace: &self.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             is_multi,
             hint: None,

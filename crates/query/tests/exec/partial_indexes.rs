@@ -177,6 +177,7 @@ fn a_unique_partial_index_refuses_duplicates_among_its_documents_alone() {
         sort: None,
         namespace: &fixture.namespace,
         context: None,
+        collation: None,
         filter: filter.as_raw(),
         update: RawValue::Document(update.as_raw()),
         is_upsert: false,

@@ -921,6 +921,7 @@ fn an_explained_write_says_what_it_would_do() {
             sort: None,
             namespace: &fixture.namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(update.as_raw()),
             is_upsert,
@@ -935,6 +936,7 @@ fn an_explained_write_says_what_it_would_do() {
         Explained::Delete(DeleteRequest {
             namespace: &fixture.namespace,
             context: None,
+            collation: None,
             filter: few.as_raw(),
             is_multi,
             hint: None,

@@ -117,6 +117,7 @@ fn a_union_goes_on_where_its_batch_ended() {
             let request = exec::DeleteRequest {
                 namespace: &namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi: false,
                 hint: None,

@@ -103,6 +103,7 @@ fn run(fixture: &Fixture, scope: Scope<'_>, statement: &Statement) -> String {
             sort: None,
             namespace,
             context: None,
+            collation: None,
             filter: filter.as_raw(),
             update: RawValue::Document(change.as_raw()),
             is_upsert,
@@ -128,6 +129,7 @@ fn run(fixture: &Fixture, scope: Scope<'_>, statement: &Statement) -> String {
             let request = DeleteRequest {
                 namespace,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi: *is_multi,
                 hint: None,

@@ -3,6 +3,8 @@
 use quarry_database::Scope;
 use quarry_query::ErrorCode;
 
+use quarry_query::Collation;
+
 use super::*;
 
 fn stages(text: &str) -> Value {
@@ -23,7 +25,14 @@ fn make(fixture: &Fixture, view: &str, on: &str, pipeline: &str) -> Result<()> {
     let pipeline = stages(pipeline);
     let scope = Scope::from(&fixture.database);
     let (namespace, operation) = (name(view), &fixture.operation);
-    exec::check_view(scope, operation, &namespace, on, array(&pipeline))?;
+    exec::check_view(
+        scope,
+        operation,
+        &namespace,
+        on,
+        array(&pipeline),
+        &Collation::SIMPLE,
+    )?;
     force(fixture, view, on, &pipeline)
 }
 
@@ -203,6 +212,7 @@ fn nothing_writes_to_a_view() {
             let delete = DeleteRequest {
                 namespace: &view,
                 context: None,
+                collation: None,
                 filter: filter.as_raw(),
                 is_multi,
                 hint: None,
@@ -263,7 +273,14 @@ fn a_definition_that_cannot_be_read_is_refused() {
         r#"[{"$lookup": {"from": "z", "localField": "a", "foreignField": "a", "as": "l"}}]"#;
     assert_eq!(code(make(&fixture, "z", "c", through_lookup)), cycle);
     let (scope, nothing) = (Scope::from(&fixture.database), stages("[]"));
-    let checked = exec::check_view(scope, &fixture.operation, &name("a"), "b", array(&nothing));
+    let checked = exec::check_view(
+        scope,
+        &fixture.operation,
+        &name("a"),
+        "b",
+        array(&nothing),
+        &Collation::SIMPLE,
+    );
     assert_eq!(code(checked), cycle);
     assert_eq!(
         code(make(&fixture, "z", "c", r#"[{"$nothing": 1}]"#)),

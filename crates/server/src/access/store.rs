@@ -145,6 +145,7 @@ fn update_all(
     let request = UpdateRequest {
         namespace: &namespace,
         context: None,
+        collation: None,
         filter,
         update: update.as_raw(),
         array_filters: None,
@@ -170,6 +171,7 @@ pub fn delete(database: &Database, kind: Kind, filter: RawDocument<'_>) -> Resul
     let request = DeleteRequest {
         namespace: &namespace,
         context: None,
+        collation: None,
         filter,
         is_multi: true,
         hint: None,

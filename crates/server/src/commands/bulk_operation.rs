@@ -1,7 +1,7 @@
 //! The operations of a `bulkWrite`, and the collections that it names for them by number.
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{Collation, Namespace};
+use quarry_database::Namespace;
 use quarry_query::ErrorCode;
 use quarry_query::exec::{DeleteRequest, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
@@ -118,6 +118,7 @@ fn parse_update<'a>(
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
     let (mut array_filters, mut constants, mut sort) = (None, None, None);
+    let mut collation = None;
     for argument in options(operation) {
         match argument.name().as_bytes() {
             b"filter" => filter = argument.document_or_null()?,
@@ -125,11 +126,7 @@ fn parse_update<'a>(
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => {
-                let Collation::Simple = argument
-                    .document_or_null()?
-                    .map_or(Ok(Collation::default()), Collation::parse)?;
-            }
+            b"collation" => collation = argument.document_or_null()?,
             b"arrayFilters" => array_filters = argument.optional(Argument::array)?,
             b"sort" => sort = argument.some_document()?,
             b"constants" => constants = argument.document_or_null()?,
@@ -147,6 +144,7 @@ fn parse_update<'a>(
     Ok(UpdateRequest {
         namespace,
         context: Some(context),
+        collation,
         filter: filter.ok_or_else(|| CommandError::missing_field(OPERATION, "filter"))?,
         update,
         is_upsert,
@@ -165,16 +163,13 @@ fn parse_delete<'a>(
     context: &'a ExpressionContext,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut is_multi, mut hint) = (None, false, None);
+    let mut collation = None;
     for argument in options(operation) {
         match argument.name().as_bytes() {
             b"filter" => filter = argument.document_or_null()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => {
-                let Collation::Simple = argument
-                    .document_or_null()?
-                    .map_or(Ok(Collation::default()), Collation::parse)?;
-            }
+            b"collation" => collation = argument.document_or_null()?,
             b"sampleId" => {}
             _ => return Err(argument.unknown()),
         }
@@ -182,6 +177,7 @@ fn parse_delete<'a>(
     Ok(DeleteRequest {
         namespace,
         context: Some(context),
+        collation,
         filter: filter.ok_or_else(|| CommandError::missing_field(OPERATION, "filter"))?,
         is_multi,
         hint,

@@ -2,7 +2,9 @@
 //! unhiding an index, when its documents expire, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
-use quarry_database::{IndexChange, Namespace, VALIDATION_OPTIONS, VIEW_ON, VIEW_PIPELINE};
+use quarry_database::{
+    Collation, IndexChange, Namespace, VALIDATION_OPTIONS, VIEW_ON, VIEW_PIPELINE,
+};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -128,9 +130,11 @@ fn modify_view(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<boo
             ));
         }
     };
-    check_view(invocation, namespace, on, pipeline)?;
-    let level = writes::level(invocation);
     let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    let view = catalog.collection(namespace)?;
+    let collation = view.map_or(Collation::SIMPLE, |view| view.collation.clone());
+    check_view(invocation, namespace, (on, pipeline), &collation)?;
+    let level = writes::level(invocation);
     catalog.modify_view(namespace, on, pipeline, operation, level)?;
     Ok(true)
 }

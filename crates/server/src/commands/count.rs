@@ -3,9 +3,11 @@
 use quarry_bson::DocumentBuilder;
 use quarry_database::Namespace;
 use quarry_query::exec::CountRequest;
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use super::writes;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
@@ -34,7 +36,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let request = parse(&namespace, invocation.arguments())?;
+    let context = writes::context(invocation)?;
+    let request = parse(&namespace, &context, invocation.arguments())?;
     let count = invocation
         .server
         .data()
@@ -47,8 +50,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 }
 
 /// Reads the command; `explain` shares it.
-pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<CountRequest<'a>> {
-    let mut request = CountRequest::new(namespace);
+pub fn parse<'a>(
+    namespace: &'a Namespace,
+    context: &'a ExpressionContext,
+    arguments: Present<'a>,
+) -> Result<CountRequest<'a>> {
+    let mut request = CountRequest {
+        context: Some(context),
+        ..CountRequest::new(namespace)
+    };
     for argument in arguments {
         match argument.name().as_bytes() {
             b"query" => request.filter = argument.document()?,

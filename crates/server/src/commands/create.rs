@@ -1,7 +1,7 @@
 //! `create`: makes a collection, capped when asked, or a view.
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
-use quarry_database::{Namespace, VIEW_ON, VIEW_PIPELINE};
+use quarry_database::{COLLATION, Collation, Namespace, VIEW_ON, VIEW_PIPELINE};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -67,7 +67,14 @@ static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let options = match invocation.get(VIEW_ON) {
+    let given = invocation
+        .get(COLLATION)
+        .and_then(|given| given.as_document());
+    if given.is_some_and(|given| given.is_empty()) {
+        let message = "'collation' cannot be an empty document";
+        return Err(CommandError::bad_value(message));
+    }
+    let mut options = match invocation.get(VIEW_ON) {
         Some(on) => view_options(invocation, &namespace, on)?,
         None if invocation.get(VIEW_PIPELINE).is_some() => {
             return Err(CommandError::new(
@@ -77,6 +84,10 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         }
         None => options(invocation.body)?,
     };
+    let collation = invocation.generic.collation.as_ref();
+    if let Some(specification) = collation.and_then(Collation::specification) {
+        options.append(COLLATION, specification.as_raw());
+    }
     let level = writes::level(invocation);
     invocation.data().create_collection(
         invocation.operation,
@@ -112,7 +123,8 @@ fn view_options(
     let on = on.as_str().unwrap_or_default();
     let pipeline = invocation.body.get_array(VIEW_PIPELINE);
     let pipeline = pipeline.unwrap_or(RawArray::EMPTY);
-    check_view(invocation, namespace, on, pipeline)?;
+    let collation = invocation.generic.collation.clone().unwrap_or_default();
+    check_view(invocation, namespace, (on, pipeline), &collation)?;
     let mut options = Document::new();
     options.append(VIEW_ON, on);
     options.append(VIEW_PIPELINE, pipeline);
@@ -123,14 +135,14 @@ fn view_options(
 pub(super) fn check_view(
     invocation: &Invocation<'_>,
     namespace: &Namespace,
-    on: &str,
-    pipeline: RawArray<'_>,
+    (on, pipeline): (&str, RawArray<'_>),
+    collation: &Collation,
 ) -> Result<()> {
     if on.is_empty() {
         return Err(CommandError::bad_value("'viewOn' cannot be empty"));
     }
     let data = invocation.data();
-    Ok(data.check_view(invocation.operation, namespace, on, pipeline)?)
+    Ok(data.check_view(invocation.operation, namespace, on, pipeline, collation)?)
 }
 
 /// The options that are kept with the collection; the others change nothing or are refused.

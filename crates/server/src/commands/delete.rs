@@ -1,7 +1,7 @@
 //! `delete`: removes documents, one statement after the other.
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Collation, Namespace};
+use quarry_database::Namespace;
 use quarry_query::exec::DeleteRequest;
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
@@ -100,14 +100,13 @@ pub fn parse<'a>(
     statement: RawDocument<'a>,
 ) -> Result<DeleteRequest<'a>> {
     let (mut filter, mut limit, mut hint) = (None, None, None);
+    let mut collation = None;
     STATEMENT.read(PARSER, statement, |argument| {
         match argument.name().as_bytes() {
             b"q" => filter = Some(argument.document()?),
             b"limit" => limit = argument.value().as_i64_exact(),
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => {
-                let Collation::Simple = Collation::parse(argument.document()?)?;
-            }
+            b"collation" => collation = Some(argument.document()?),
             _ => {}
         }
         Ok(())
@@ -125,6 +124,7 @@ pub fn parse<'a>(
     Ok(DeleteRequest {
         namespace,
         context: Some(context),
+        collation,
         filter,
         is_multi,
         hint,

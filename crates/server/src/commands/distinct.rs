@@ -3,9 +3,11 @@
 use quarry_bson::DocumentBuilder;
 use quarry_database::Namespace;
 use quarry_query::exec::DistinctRequest;
+use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use super::writes;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -35,7 +37,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let request = parse(&namespace, invocation.arguments())?;
+    let context = writes::context(invocation)?;
+    let request = parse(&namespace, &context, invocation.arguments())?;
     let values = invocation.data().distinct(invocation.operation, request)?;
     let mut list = reply.array("values");
     for value in &values {
@@ -47,7 +50,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 }
 
 /// Reads the command; `explain` shares it.
-pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<DistinctRequest<'a>> {
+pub fn parse<'a>(
+    namespace: &'a Namespace,
+    context: &'a ExpressionContext,
+    arguments: Present<'a>,
+) -> Result<DistinctRequest<'a>> {
     let (mut key, mut filter, mut hint) = (None, None, None);
     for argument in arguments {
         match argument.name().as_bytes() {
@@ -61,5 +68,6 @@ pub fn parse<'a>(namespace: &'a Namespace, arguments: Present<'a>) -> Result<Dis
     let mut request = DistinctRequest::new(namespace, key);
     request.filter = filter.unwrap_or(request.filter);
     request.hint = hint;
+    request.context = Some(context);
     Ok(request)
 }

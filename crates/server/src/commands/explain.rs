@@ -91,10 +91,12 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ),
         "count" => Explained::Count(super::count::parse(
             &namespace,
+            context,
             super::count::COMMAND.arguments(body),
         )?),
         "distinct" => Explained::Distinct(super::distinct::parse(
             &namespace,
+            context,
             super::distinct::COMMAND.arguments(body),
         )?),
         "update" => Explained::Update(super::update::parse(

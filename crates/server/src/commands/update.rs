@@ -1,7 +1,7 @@
 //! `update`: changes documents, one statement after the other.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
-use quarry_database::{Collation, Namespace};
+use quarry_database::Namespace;
 use quarry_query::exec::{self, UpdateRequest};
 use quarry_query::expression::ExpressionContext;
 use quarry_query::pipeline;
@@ -155,6 +155,7 @@ pub fn parse<'a>(
     let (mut filter, mut update) = (None, None);
     let (mut is_upsert, mut is_multi, mut hint) = (false, false, None);
     let (mut array_filters, mut constants, mut sort) = (None, None, None);
+    let mut collation = None;
     STATEMENT.read(PARSER, statement, |argument| {
         match argument.name().as_bytes() {
             b"q" => filter = Some(argument.document()?),
@@ -165,9 +166,7 @@ pub fn parse<'a>(
             b"upsert" => is_upsert = argument.flag()?,
             b"multi" => is_multi = argument.flag()?,
             b"hint" => hint = some_hint(argument.value())?,
-            b"collation" => {
-                let Collation::Simple = Collation::parse(argument.document()?)?;
-            }
+            b"collation" => collation = Some(argument.document()?),
             b"arrayFilters" => array_filters = Some(argument.array()?),
             b"sort" => sort = argument.some_document()?,
             b"c" => constants = Some(argument.document()?),
@@ -185,6 +184,7 @@ pub fn parse<'a>(
     Ok(UpdateRequest {
         namespace,
         context: Some(context),
+        collation,
         filter,
         update,
         is_upsert,

@@ -2,7 +2,7 @@
 //! over statements.
 
 use quarry_bson::RawDocument;
-use quarry_database::Collation;
+use quarry_database::{Collation, parse_collation};
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 use quarry_query::expression::ExpressionContext;
@@ -108,7 +108,7 @@ pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> R
 /// Makes the context that all expressions of the command share: its `let`, and the moment that `$$NOW` is.
 pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
     let generic = &invocation.generic;
-    bind(generic.variables, generic.collation)
+    bind(generic.variables, generic.collation.clone())
 }
 
 /// Like `context`, for a command that is explained, whose name is given.
@@ -117,11 +117,14 @@ pub fn context_of(name: &'static str, explained: RawDocument<'_>) -> Result<Expr
     let variables = variables.map(|variables| Argument::new(name, variables));
     let variables = variables.map_or(Ok(None), |variables| variables.document_or_null())?;
     let collation = explained.get_document("collation");
-    let collation = collation.map_or(Ok(Collation::default()), Collation::parse)?;
+    let collation = collation.map_or(Ok(None), parse_collation)?;
     bind(variables, collation)
 }
 
-fn bind(variables: Option<RawDocument<'_>>, collation: Collation) -> Result<ExpressionContext> {
+fn bind(
+    variables: Option<RawDocument<'_>>,
+    collation: Option<Collation>,
+) -> Result<ExpressionContext> {
     let mut context = ExpressionContext::default();
     context.set_collation(collation);
     if let Some(variables) = variables {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
-use quarry_database::{Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope};
+use quarry_database::{
+    Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope, parse_collation,
+};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
@@ -187,8 +189,8 @@ pub struct Generic<'a> {
     pub cluster_time: Option<Timestamp>,
     /// The client wants nothing outside of the API version that it names.
     pub is_api_strict: bool,
-    /// How a command that takes a collation compares strings.
-    pub collation: Collation,
+    /// How a command that takes a collation compares strings, if it says so.
+    pub collation: Option<Collation>,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
     /// The command says which statements of its session it holds.
@@ -468,7 +470,7 @@ impl<'a> Parsing<'_, 'a> {
         self.generic.own_fields.end = self.behind;
         match name {
             b"collation" if !is_open => {
-                self.generic.collation = Collation::parse(argument.document()?)?;
+                self.generic.collation = parse_collation(argument.document()?)?;
             }
             b"let" if !is_open => self.generic.variables = Some(argument.document()?),
             b"bypassDocumentValidation" if !is_open => {

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::unordered::with_sorted_fields;
 use super::{Asked, Dependency, JsonSchema, PatternProperty, Property, Rest, Rule, Schema, Test};
+use crate::Collation;
 use crate::error::Result;
 use crate::interrupts::{self, units_of, units_of_bytes};
 use crate::matcher::comparison::compares;
@@ -79,9 +80,12 @@ impl Test {
 
     fn accepts_flat(&self, value: RawValue<'_>) -> Result<bool> {
         match (self, value) {
-            (Test::Bound { op, bound }, _) if value.is_number() => {
-                Ok(compares(*op, bound.as_raw(), Some(value)))
-            }
+            (Test::Bound { op, bound }, _) if value.is_number() => Ok(compares(
+                &Collation::SIMPLE,
+                *op,
+                bound.as_raw(),
+                Some(value),
+            )),
             (Test::MultipleOf(divisor), _) if value.is_number() => {
                 Ok(is_multiple(value, divisor.as_raw()))
             }

@@ -2,10 +2,14 @@
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
+use crate::Collation;
 use crate::error::Result;
 
 /// The state that is kept of the values of one group. Its default is that of a group that has no values yet.
 pub trait Accumulator: Default + Send {
+    /// Has it compare strings by the collation; it has no values yet.
+    fn collate(&mut self, _: &Collation) {}
+
     /// Takes the value of one document, None for Missing; answers by how many bytes it grew.
     fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize>;
 
@@ -24,7 +28,7 @@ pub struct AccumulatorKind {
     pub name: &'static str,
     pub operand: Operand,
     /// The column of no groups.
-    pub start: fn() -> Box<dyn Column>,
+    pub start: fn(&Collation) -> Box<dyn Column>,
     /// The bytes that the accumulator of a group takes that has no values yet.
     pub start_bytes: usize,
 }
@@ -49,17 +53,36 @@ pub trait Column: Send {
     ) -> Result<usize>;
 }
 
-impl<A: Accumulator> Column for Vec<A> {
+/// The accumulators of one kind.
+pub struct Accumulators<A> {
+    groups: Vec<A>,
+    collation: Collation,
+}
+
+impl<A> Accumulators<A> {
+    pub fn new(collation: &Collation) -> Accumulators<A> {
+        Accumulators {
+            groups: Vec::new(),
+            collation: collation.clone(),
+        }
+    }
+}
+
+impl<A: Accumulator> Column for Accumulators<A> {
     fn begin_group(&mut self) {
-        self.push(A::default());
+        let mut accumulator = A::default();
+        if !self.collation.is_simple() {
+            accumulator.collate(&self.collation);
+        }
+        self.groups.push(accumulator);
     }
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {
-        self[group].add(value)
+        self.groups[group].add(value)
     }
 
     fn show(&self, group: usize, name: &str, out: &mut DocumentBuilder<'_>) -> Result<()> {
-        self[group].write(name, out)
+        self.groups[group].write(name, out)
     }
 
     fn hand_out(
@@ -68,7 +91,7 @@ impl<A: Accumulator> Column for Vec<A> {
         name: &str,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<usize> {
-        let accumulator = std::mem::take(&mut self[group]);
+        let accumulator = std::mem::take(&mut self.groups[group]);
         accumulator.write(name, out)?;
         Ok(accumulator.held_bytes())
     }

@@ -3,6 +3,7 @@
 use quarry_bson::{DocumentBuilder, ElementType, RawValue, Value};
 
 use super::accumulator::Accumulator;
+use crate::Collation;
 use crate::error::Result;
 use crate::expression::bounds;
 use crate::interrupts;
@@ -50,6 +51,10 @@ impl Accumulator for Push {
 }
 
 impl Accumulator for AddToSet {
+    fn collate(&mut self, collation: &Collation) {
+        self.0.collate(collation);
+    }
+
     fn add(&mut self, value: Option<RawValue<'_>>) -> Result<usize> {
         let Some(value) = value else { return Ok(0) };
         bounds::check_depth(value, 2)?;

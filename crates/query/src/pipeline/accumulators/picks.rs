@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulator::Column;
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::error_code::ErrorCode;
 use crate::expression::bounds;
 use crate::interrupts;
 use crate::sort::SortPattern;
+use crate::{Collation, encode_collated};
 
 /// The way in which an accumulator picks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,7 @@ pub struct Pick {
     kind: &'static PickKind,
     wanted: usize,
     pattern: Option<SortPattern>,
+    collation: Collation,
 }
 
 impl PickKind {
@@ -76,6 +78,7 @@ impl PickKind {
     pub fn parse(
         &'static self,
         operand: RawValue<'_>,
+        collation: &Collation,
         constant: impl Fn(RawValue<'_>) -> Result<Option<Value>>,
     ) -> Result<(Pick, Value)> {
         let is_ordered = self.by == By::Order;
@@ -115,7 +118,7 @@ impl PickKind {
         let (pattern, operand) = match order {
             _ if !is_ordered => (None, value.to_value()),
             Some(RawValue::Document(order)) => {
-                let pattern = SortPattern::parse(order)?;
+                let pattern = SortPattern::parse_in(order, collation)?;
                 let operand = with_fields_of(value, &pattern);
                 (Some(pattern), operand)
             }
@@ -129,6 +132,7 @@ impl PickKind {
             kind: self,
             wanted,
             pattern,
+            collation: collation.clone(),
         };
         Ok((pick, operand))
     }
@@ -213,7 +217,8 @@ impl Pick {
         Ok(match (self.kind.by, &self.pattern) {
             (By::Value(_), _) if value.is_nullish() => None,
             (By::Value(direction), _) => {
-                encode_value(&mut key, &mut TypeBits::default(), value, direction);
+                let (collation, mut bits) = (&self.collation, TypeBits::default());
+                encode_collated(collation, &mut key, &mut bits, value, direction);
                 Some((key, value))
             }
             (By::Order, Some(pattern)) => {

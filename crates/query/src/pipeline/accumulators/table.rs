@@ -1,13 +1,14 @@
 //! The accumulators by name. A new one is a row here, a type in a file that holds its like (or a file of its own), and a
 //! section of `tests/pipeline_scripts/stages.txt`.
 
-use super::accumulator::{Accumulator, AccumulatorKind, Column, Operand};
+use super::accumulator::{Accumulator, AccumulatorKind, Accumulators, Column, Operand};
 use super::deviations::{StdDevPop, StdDevSamp};
 use super::first_and_last::{First, Last};
 use super::lists::{AddToSet, Push};
 use super::merge_objects::MergeObjects;
 use super::min_and_max::{Max, Min};
 use super::sums::{Avg, Count, Sum};
+use crate::Collation;
 
 /// The accumulator of that name, `$` included.
 pub fn find(name: &str) -> Option<&'static AccumulatorKind> {
@@ -32,8 +33,8 @@ const fn row<A: Accumulator + 'static>(name: &'static str) -> AccumulatorKind {
     }
 }
 
-fn start<A: Accumulator + 'static>() -> Box<dyn Column> {
-    Box::new(Vec::<A>::new())
+fn start<A: Accumulator + 'static>(collation: &Collation) -> Box<dyn Column> {
+    Box::new(Accumulators::<A>::new(collation))
 }
 
 static ACCUMULATORS: &[AccumulatorKind] = &[

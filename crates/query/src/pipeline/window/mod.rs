@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
-use quarry_keystring::{Direction, TypeBits, encode_value};
+use quarry_keystring::{Direction, TypeBits};
 
 use self::bounds::Bounds;
 use self::function::{Given, RunningFunction, Start};
@@ -39,6 +39,7 @@ use crate::sort::SortPattern;
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
 use crate::stage_memory::BoundedMemory;
+use crate::{Collation, encode_collated};
 
 /// The work of beginning a function on a row.
 const UNITS_OF_A_FUNCTION: usize = 20;
@@ -50,6 +51,7 @@ struct SetWindowFields {
     sort: Option<Arc<SortPattern>>,
     outputs: Vec<Output>,
     disk_use: DiskUse,
+    collation: Collation,
 }
 
 /// A field that is computed.
@@ -72,6 +74,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         );
         return Err(Error::failed_to_parse(text));
     };
+    let collation = specification.context.collation();
     let (mut partition, mut sort, mut output) = (None, None, None);
     for option in options {
         let object = || {
@@ -86,7 +89,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         };
         match option.name().as_bytes() {
             b"partitionBy" => partition = Some(specification.expression(option.value())?),
-            b"sortBy" => sort = Some(Arc::new(SortPattern::parse(object()?)?)),
+            b"sortBy" => sort = Some(Arc::new(SortPattern::parse_in(object()?, collation)?)),
             b"output" => output = Some(object()?),
             _ => {
                 let name = option.name();
@@ -119,6 +122,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         sort,
         outputs,
         disk_use: specification.context.disk_use(),
+        collation: collation.clone(),
     }))
 }
 
@@ -211,7 +215,8 @@ impl SetWindowFields {
                         "An expression used to partition cannot evaluate to value of type array";
                     return Err(Error::type_mismatch(text));
                 }
-                encode_value(
+                encode_collated(
+                    &self.collation,
                     &mut key,
                     &mut TypeBits::default(),
                     value,

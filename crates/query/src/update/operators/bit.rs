@@ -3,6 +3,7 @@
 use quarry_bson::{RawElement, RawValue, Value};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::put;
@@ -11,7 +12,7 @@ use crate::update::write::put;
 pub(super) struct Bit(Vec<(BitOp, Value)>);
 
 impl FromArgument for Bit {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Bit> {
+    fn from_argument(_: &FieldPath, argument: RawValue<'_>, _: &ExpressionContext) -> Result<Bit> {
         Ok(Bit(parse_steps(argument)?))
     }
 }

@@ -3,6 +3,7 @@
 use quarry_bson::{RawValue, Timestamp};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::put;
@@ -17,7 +18,11 @@ enum Clock {
 }
 
 impl FromArgument for CurrentDate {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<CurrentDate> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        _: &ExpressionContext,
+    ) -> Result<CurrentDate> {
         Ok(CurrentDate(parse_clock(argument)?))
     }
 }

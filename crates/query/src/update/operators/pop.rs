@@ -3,6 +3,7 @@
 use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::header;
@@ -14,7 +15,7 @@ pub(super) enum Pop {
 }
 
 impl FromArgument for Pop {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Pop> {
+    fn from_argument(_: &FieldPath, argument: RawValue<'_>, _: &ExpressionContext) -> Result<Pop> {
         match argument.as_i64_exact() {
             Some(1) => Ok(Pop::Last),
             Some(-1) => Ok(Pop::First),

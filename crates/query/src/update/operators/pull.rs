@@ -1,10 +1,11 @@
 //! `$pull` and `$pullAll`: elements of an array that go. For `$pull`, a plain document is a filter over the elements that are
 //! documents; operators and regular expressions are asked of the element itself; any other value is compared.
 
-use quarry_bson::compare::{compare_values, values_equal};
 use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue, Value};
 
+use crate::Collation;
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::Matcher;
@@ -12,9 +13,9 @@ use crate::sorter::sort_in_steps;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::header;
 
-/// The values of `$pullAll`, sorted.
+/// The values of `$pullAll`, sorted by the collation.
 #[derive(Debug)]
-pub(super) struct PullAll(Vec<Value>);
+pub(super) struct PullAll(Vec<Value>, Collation);
 
 /// The condition of `$pull`, for elements that go.
 #[derive(Debug)]
@@ -23,24 +24,28 @@ pub(super) enum Pull {
     Filter(Matcher),
     /// Asked of the element as the value of a field.
     Condition(Matcher),
-    Equal(Value),
+    Equal(Value, Collation),
 }
 
 impl FromArgument for Pull {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Pull> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Pull> {
         Ok(match argument {
             RawValue::Document(document) => {
                 let operators = document
                     .first()
                     .is_some_and(|first| first.name().as_bytes().starts_with(b"$"));
                 if operators && !is_logical(document.first()) {
-                    Pull::Condition(Matcher::parse_condition(argument)?)
+                    Pull::Condition(Matcher::parse_condition(argument, context)?)
                 } else {
-                    Pull::Filter(Matcher::parse_of_fields(document)?)
+                    Pull::Filter(Matcher::parse_of_fields(document, context)?)
                 }
             }
-            RawValue::Regex(_) => Pull::Condition(Matcher::parse_condition(argument)?),
-            value => Pull::Equal(value.to_value()),
+            RawValue::Regex(_) => Pull::Condition(Matcher::parse_condition(argument, context)?),
+            value => Pull::Equal(value.to_value(), context.collation().clone()),
         })
     }
 }
@@ -53,7 +58,11 @@ impl Modifier for Pull {
 }
 
 impl FromArgument for PullAll {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<PullAll> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        context: &ExpressionContext,
+    ) -> Result<PullAll> {
         let RawValue::Array(values) = argument else {
             return Err(Error::bad_value(format!(
                 "$pullAll requires an array argument but was given a {}",
@@ -61,8 +70,11 @@ impl FromArgument for PullAll {
             )));
         };
         let mut values: Vec<Value> = values.iter().map(|value| value.to_value()).collect();
-        sort_in_steps(&mut values, Value::cmp)?;
-        Ok(PullAll(values))
+        let collation = context.collation().clone();
+        sort_in_steps(&mut values, |a, b| {
+            collation.compare(a.as_raw(), b.as_raw())
+        })?;
+        Ok(PullAll(values, collation))
     }
 }
 
@@ -70,8 +82,9 @@ impl Modifier for PullAll {
     fn modify(&self, found: &Found<'_>, _: &Target<'_>, out: &mut Vec<u8>) -> Result<()> {
         let array = array_of(found.element)?;
         keep(found.element, array, out, |member| {
-            let place =
-                (self.0).binary_search_by(|value| compare_values(value.as_raw(), member.value()));
+            let PullAll(values, collation) = self;
+            let compared = |value: &Value| collation.compare(value.as_raw(), member.value());
+            let place = values.binary_search_by(compared);
             Ok(place.is_err())
         })
     }
@@ -86,7 +99,9 @@ impl Pull {
                 _ => Ok(false),
             },
             Pull::Condition(condition) => condition.matches_value(element),
-            Pull::Equal(value) => Ok(values_equal(value.as_raw(), element.value())),
+            Pull::Equal(value, collation) => {
+                Ok(collation.are_equal(value.as_raw(), element.value()))
+            }
         }
     }
 }

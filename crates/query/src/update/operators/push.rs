@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use quarry_bson::compare::compare_values;
 use quarry_bson::{ArrayBuilder, ElementType, RawArray, RawElement, RawValue, Value};
 
+use crate::Collation;
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts::{self, units_of};
 use crate::sorter::sort_in_steps;
@@ -18,6 +19,8 @@ pub(super) struct Push {
     position: Option<i64>,
     slice: Option<i64>,
     sort: Option<PushSort>,
+    /// How the sort compares strings.
+    collation: Collation,
 }
 
 #[derive(Debug)]
@@ -27,12 +30,17 @@ enum PushSort {
 }
 
 impl FromArgument for Push {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Push> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Push> {
         let plain = |value: RawValue<'_>| Push {
             elements: vec![value.to_value()],
             position: None,
             slice: None,
             sort: None,
+            collation: context.collation().clone(),
         };
         let RawValue::Document(clauses) = argument else {
             return Ok(plain(argument));
@@ -52,6 +60,7 @@ impl FromArgument for Push {
             position: None,
             slice: None,
             sort: None,
+            collation: context.collation().clone(),
         };
         for clause in clauses {
             match clause.name().as_bytes() {
@@ -123,6 +132,21 @@ impl Push {
         self.position.is_none() && self.slice.is_none() && self.sort.is_none()
     }
 
+    fn compare_fields(
+        &self,
+        fields: &[(FieldPath, bool)],
+        a: RawValue<'_>,
+        b: RawValue<'_>,
+    ) -> Ordering {
+        let mut orders = fields.iter().map(|(path, descending)| {
+            let (a, b) = (sort_value(a, path), sort_value(b, path));
+            directed(self.collation.compare(a, b), *descending)
+        });
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+
     /// The array afterwards.
     fn arrange<'v>(&'v self, mut array: Vec<RawValue<'v>>) -> Result<Vec<RawValue<'v>>> {
         let place = match self.position {
@@ -137,11 +161,11 @@ impl Push {
             None => {}
             Some(PushSort::Whole { descending }) => {
                 sort_in_steps(&mut array, |a, b| {
-                    directed(compare_values(*a, *b), *descending)
+                    directed(self.collation.compare(*a, *b), *descending)
                 })?;
             }
             Some(PushSort::Fields(fields)) => {
-                sort_in_steps(&mut array, |a, b| compare_fields(fields, *a, *b))?;
+                sort_in_steps(&mut array, |a, b| self.compare_fields(fields, *a, *b))?;
             }
         }
         match self.slice {
@@ -163,18 +187,6 @@ fn not_an_array(element: RawElement<'_>, target: &Target<'_>) -> Error {
         element.element_type().alias(),
         target.id_shown()
     ))
-}
-
-fn compare_fields(fields: &[(FieldPath, bool)], a: RawValue<'_>, b: RawValue<'_>) -> Ordering {
-    let mut orders = fields.iter().map(|(path, descending)| {
-        directed(
-            compare_values(sort_value(a, path), sort_value(b, path)),
-            *descending,
-        )
-    });
-    orders
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
 }
 
 /// The value that an element is sorted by; Null where it has no such field.

@@ -3,6 +3,7 @@
 use quarry_bson::{ElementType, RawValue, Value};
 
 use crate::error::Result;
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target, Within, depth};
 use crate::update::write::{header, put};
@@ -17,7 +18,7 @@ pub(super) struct SetOnInsert(Value);
 pub(super) struct Unset;
 
 impl FromArgument for Set {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<Set> {
+    fn from_argument(_: &FieldPath, argument: RawValue<'_>, _: &ExpressionContext) -> Result<Set> {
         Ok(Set(argument.to_value()))
     }
 }
@@ -43,7 +44,11 @@ impl Modifier for Set {
 }
 
 impl FromArgument for SetOnInsert {
-    fn from_argument(_: &FieldPath, argument: RawValue<'_>) -> Result<SetOnInsert> {
+    fn from_argument(
+        _: &FieldPath,
+        argument: RawValue<'_>,
+        _: &ExpressionContext,
+    ) -> Result<SetOnInsert> {
         Ok(SetOnInsert(argument.to_value()))
     }
 }
@@ -78,7 +83,7 @@ impl Modifier for SetOnInsert {
 }
 
 impl FromArgument for Unset {
-    fn from_argument(_: &FieldPath, _: RawValue<'_>) -> Result<Unset> {
+    fn from_argument(_: &FieldPath, _: RawValue<'_>, _: &ExpressionContext) -> Result<Unset> {
         Ok(Unset)
     }
 }

@@ -4,6 +4,7 @@
 use quarry_bson::{Decimal128, ElementType, RawElement, RawValue, Value};
 
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::update::modifier::{Found, FromArgument, Modifier, Target};
 use crate::update::write::put;
@@ -15,7 +16,11 @@ pub(super) struct Inc(Value);
 pub(super) struct Mul(Value);
 
 impl FromArgument for Inc {
-    fn from_argument(path: &FieldPath, argument: RawValue<'_>) -> Result<Inc> {
+    fn from_argument(
+        path: &FieldPath,
+        argument: RawValue<'_>,
+        _: &ExpressionContext,
+    ) -> Result<Inc> {
         let text = "Cannot increment with non-numeric argument";
         Ok(Inc(number(argument, path, text)?))
     }
@@ -40,7 +45,11 @@ impl Modifier for Inc {
 }
 
 impl FromArgument for Mul {
-    fn from_argument(path: &FieldPath, argument: RawValue<'_>) -> Result<Mul> {
+    fn from_argument(
+        path: &FieldPath,
+        argument: RawValue<'_>,
+        _: &ExpressionContext,
+    ) -> Result<Mul> {
         let text = "Cannot multiply with non-numeric argument";
         Ok(Mul(number(argument, path, text)?))
     }
