@@ -134,3 +134,36 @@ def test_options_change_what_is_equal(collection):
     assert collection.count_documents({"a": "blackbird"}, collation=shifted) == 2
     numeric = Collation("en", numericOrdering=True)
     assert [found["a"] for found in collection.find({"a": {"$lt": "b"}}).sort("a").collation(numeric)] == ["a2", "a10"]
+
+
+def test_aggregates_that_write_and_look_up_compare_by_their_collation(collection):
+    fill(collection)
+    database, name = collection.database, collection.name
+    other = database[name + "_other"]
+    other.drop()
+    other.insert_many([{"_id": 1, "k": "CAFÉ"}, {"_id": 2, "k": "x"}])
+    looked_up = list(collection.aggregate([{"$lookup": {"from": other.name, "localField": "a", "foreignField": "k", "as": "f"}}], collation=WEAK))
+    assert [len(found["f"]) for found in looked_up] == [1, 1, 1, 0, 0, 0]
+    other.create_index("k", unique=True, collation=WEAK)
+    merge = [{"$match": {"a": "tea"}}, {"$project": {"_id": 0, "k": "$a", "m": "$a"}}, {"$merge": {"into": other.name, "on": "k"}}]
+    with pytest.raises(OperationFailure) as refused:
+        collection.aggregate(merge)
+    assert refused.value.code == 51183
+    collection.aggregate(merge, collation=WEAK)
+    assert other.count_documents({"k": "TEA"}, collation=WEAK) == 1
+    other.drop()
+
+
+def test_a_bulk_write_of_the_client_goes_by_the_collection(collection):
+    database, name = collection.database, collection.name
+    database.create_collection(name, collation=WEAK)
+    fill(collection)
+    reply = database.client.admin.command({
+        "bulkWrite": 1, "nsInfo": [{"ns": f"{database.name}.{name}"}],
+        "ops": [
+            {"update": 0, "filter": {"a": "CAFE"}, "updateMods": {"$set": {"b": 1}}, "multi": True},
+            {"delete": 0, "filter": {"a": "TEA"}, "multi": True, "collation": {"locale": "simple"}},
+            {"delete": 0, "filter": {"a": "TEA"}, "multi": True},
+        ],
+    })
+    assert (reply["nModified"], reply["nDeleted"]) == (3, 2)

@@ -20,6 +20,9 @@ use crate::memory;
 /// About half a millisecond. A look costs some fifty nanoseconds, and one in sixteen asks the kernel for the client.
 const WORK_BETWEEN_LOOKS: u32 = 50_000;
 
+/// Looks for one piece of work at most: by then the kernel has been asked.
+const LOOKS_MAX: usize = 16;
+
 /// The bytes that are copied or compared one by one in ten nanoseconds.
 const BYTES_A_UNIT: usize = 64;
 
@@ -70,8 +73,16 @@ fn begin() {
 pub(crate) fn work(units: usize) -> Result<()> {
     match count(units) {
         true => Ok(()),
-        false => check(),
+        false => check_often(units),
     }
+}
+
+/// Looks as often as work that comes in one piece would have been looked at in small ones, so that the kernel is asked for the client
+/// when its turn has come.
+#[cold]
+fn check_often(units: usize) -> Result<()> {
+    let looks = units / WORK_BETWEEN_LOOKS as usize;
+    (0..=looks.min(LOOKS_MAX)).try_for_each(|_| check())
 }
 
 /// Counts the work of copying or comparing so many bytes.
@@ -139,8 +150,9 @@ pub(crate) fn check() -> Result<()> {
     })
 }
 
-/// How many times the work of comparing bytes it is to compare them by the rules of a language, or to make sort keys of them.
-const UNITS_OF_RULES: usize = 16;
+/// How many times the work of comparing bytes it is to make sort keys of them by the rules of a language: some 22 ns a byte. Comparing
+/// takes half of that at most.
+const UNITS_OF_RULES: usize = 128;
 
 /// The work of what is so much work where strings are compared byte by byte.
 #[inline]

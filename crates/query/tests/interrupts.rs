@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value, doc, extjson};
 use quarry_database::{Database, Level, Namespace, Operation, Options};
 use quarry_query::exec::{self, *};
+use quarry_query::expression::ExpressionContext;
 use quarry_query::interrupts::run_as;
 use quarry_query::matcher::MatchDetails;
 use quarry_query::update::Update;
@@ -81,6 +82,11 @@ impl Fixture {
         let text = "a".repeat(1_000_000);
         for id in 0..8 {
             fixture.insert("texts", doc! { "_id": id, "t": (text.as_str()) });
+        }
+        // A string is one step for the library, however long it is.
+        let words = "a word ".repeat(2_000);
+        for id in 0..100 {
+            fixture.insert("words", doc! { "_id": id, "t": (words.as_str()) });
         }
         fixture.insert("one", doc! { "_id": 1, "x": 1 });
         let places = doc! { "_id": 1, "points": (many_points(0.0)), "areas": (many_polygons()) };
@@ -282,6 +288,25 @@ fn count(collection: &'static str, filter: Document) -> Work {
             let mut request = CountRequest::new(&namespace);
             request.filter = filter.as_raw();
             exec::count((&fixture.database).into(), operation, request)?;
+        }
+    })
+}
+
+/// Counts, and sorts, texts that are compared by the rules of a language.
+fn collated(filter: Document, sort: Document) -> Work {
+    let specification = doc! { "locale": "de", "strength": 2 };
+    let collation = quarry_query::Collation::parse(specification.as_raw()).unwrap();
+    let context = ExpressionContext::default().with_collation(collation);
+    Box::new(move |fixture, operation| {
+        loop {
+            let namespace = namespace("words");
+            let mut request = FindRequest::new(&namespace);
+            (request.filter, request.context) = (filter.as_raw(), Some(&context));
+            request.sort = Some(sort.as_raw()).filter(|sort| !sort.is_empty());
+            drain(
+                exec::find((&fixture.database).into(), operation, request)?,
+                operation,
+            )?;
         }
     })
 }
@@ -643,6 +668,14 @@ fn table() -> Vec<(&'static str, Work)> {
                     1_000,
                 ),
             ),
+        ),
+        (
+            "texts compared by a collation",
+            collated(doc! { "t": { "$gt": ("a word ".repeat(2_100)) } }, doc! {}),
+        ),
+        (
+            "texts sorted by a collation",
+            collated(doc! {}, doc! { "t": 1 }),
         ),
         ("$size", count("arrays", doc! { "a": { "$size": 3 } })),
         (

@@ -260,7 +260,8 @@ pub fn create_indexes(
     Ok(())
 }
 
-/// The document of an index as `createIndexes` takes it: an index of the first version, or of none, becomes one of today's.
+/// The document of an index as `createIndexes` takes it: an index of the first version, or of none, becomes one of today's. One that
+/// is shown without a collation has the simple one, which is said, because it would have the collection's else.
 fn as_created(index: &Document) -> Document {
     let mut wanted = Document::new();
     for field in index {
@@ -268,6 +269,9 @@ fn as_created(index: &Document) -> Document {
         if !is_old_version && !OLD_INDEX_FIELDS.iter().any(|old| field.name() == *old) {
             wanted.append_element(field);
         }
+    }
+    if !wanted.contains("collation") {
+        wanted.append("collation", doc! { "locale": "simple" });
     }
     wanted
 }
@@ -279,9 +283,13 @@ mod tests {
     #[test]
     fn an_old_index_becomes_one_of_today() {
         let old = doc! { "v": 1, "key": { "a": 1 }, "name": "a_1", "ns": "db.c", "unique": true };
-        let wanted = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
+        let wanted = doc! {
+            "key": { "a": 1 }, "name": "a_1", "unique": true, "collation": { "locale": "simple" },
+        };
         assert_eq!(as_created(&old), wanted);
-        let new = doc! { "v": 2.0, "key": { "a": 1 }, "name": "a_1" };
+        let new = doc! {
+            "v": 2.0, "key": { "a": 1 }, "name": "a_1", "collation": { "locale": "de" },
+        };
         assert_eq!(as_created(&new), new);
     }
 }
