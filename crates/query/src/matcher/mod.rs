@@ -43,7 +43,7 @@ use crate::Collation;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
-use crate::interrupts::units_of_bytes;
+use crate::interrupts::units_of_search;
 use parse::Level;
 use slots::{Finder, Slots};
 use walk::{Fields, Walk};
@@ -149,7 +149,7 @@ impl Matcher {
             found: &found,
         };
         let mut walk = Walk::new(&self.collation);
-        walk.work(units_of_bytes(document.len_bytes()));
+        walk.work(units_of_search(document));
         let branches = self.branches().unwrap_or_default().iter();
         let matched = branches.map(|branch| walk.matches(branch, &fields));
         let first = matched.into_iter().position(|is_match| is_match);
@@ -199,7 +199,7 @@ impl Matcher {
     /// Like `matches_with_position`, but tells why it failed.
     pub fn try_match_details(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>> {
         let mut walk = Walk::new(&self.collation);
-        walk.work(units_of_bytes(document.len_bytes()));
+        walk.work(units_of_search(document));
         let matched = self.walk(document, &mut walk);
         walk.count();
         match walk.failure {

@@ -16,7 +16,7 @@ use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::Context;
 use crate::field_path::PathPart;
-use crate::interrupts::{self, units_collated, units_of, units_of_bytes};
+use crate::interrupts::{self, units_collated, units_of, units_of_search};
 
 /// The details of a match beyond its yes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,6 +120,17 @@ impl<'c> Walk<'c> {
         }
     }
 
+    /// The field of a document that a part of a path names. A large document is not looked through any more once the operation is to end.
+    #[inline]
+    fn search<'a>(&mut self, document: RawDocument<'a>, part: &PathPart) -> Option<RawValue<'a>> {
+        let units = units_of_search(document);
+        self.work(units);
+        match units >= UNITS_MANY && self.failure.is_some() {
+            true => None,
+            false => document.get(part.name()),
+        }
+    }
+
     /// Counts the work noted. At the end of a walk, too: most are short, and there are many.
     #[inline]
     pub fn count(&mut self) {
@@ -158,8 +169,8 @@ impl<'c> Walk<'c> {
         };
         match value {
             Some(RawValue::Document(document)) => {
-                self.work(units_of_bytes(document.len_bytes()));
-                self.follow(document.get(part.name()), after, predicate)
+                let found = self.search(document, part);
+                self.follow(found, after, predicate)
             }
             Some(RawValue::Array(array)) => self.follow_array(array, rest, predicate),
             _ => self.test(None, predicate),
@@ -180,8 +191,8 @@ impl<'c> Walk<'c> {
                 return false;
             }
             if let RawValue::Document(document) = element {
-                self.work(units_of_bytes(document.len_bytes()));
-                if self.follow(document.get(part.name()), after, predicate) {
+                let found = self.search(document, part);
+                if self.follow(found, after, predicate) {
                     self.details.array_index = Some(index);
                     return true;
                 }
@@ -205,8 +216,8 @@ impl<'c> Walk<'c> {
         };
         match element {
             RawValue::Document(document) => {
-                self.work(units_of_bytes(document.len_bytes()));
-                self.follow(document.get(part.name()), after, predicate)
+                let found = self.search(document, part);
+                self.follow(found, after, predicate)
             }
             RawValue::Array(inner) => self.follow_array(inner, rest, predicate),
             _ => false,
@@ -292,8 +303,12 @@ impl<'c> Walk<'c> {
             RawValue::Array(array) => array.as_document(),
             _ => return false,
         };
-        self.work(units_of_bytes(document.len_bytes()));
-        filter.walk(document, self)
+        let units = units_of_search(document);
+        self.work(units);
+        match units >= UNITS_MANY && self.failure.is_some() {
+            true => false,
+            false => filter.walk(document, self),
+        }
     }
 
     /// `$elemMatch` over values: the paths of the predicates are empty.
