@@ -92,6 +92,9 @@ def probes(client):
             target = "system.sessions" if name == "$listSessions" else 1
             value = [] if name == "$documents" else {}
             where.command("aggregate", target, pipeline=[{name: value}], cursor={})
+        elif name == "$changeStreamSplitLargeEvent":
+            # It stands behind another one alone.
+            aggregate({"$changeStream": {}}, {name: {}})
         else:
             aggregate({name: {}})
 
@@ -105,7 +108,7 @@ def probes(client):
 
     kinds = {"ascending": {"a": 1}, "wildcard": {"$**": 1}}
     return [
-        ("Expressions", EXPRESSIONS, lambda name: aggregate({"$project": {"x": {name: []}}})),
+        ("Expressions", EXPRESSIONS, lambda name: aggregate({"$project": {"x": {name: "recordId" if name == "$meta" else []}}})),
         ("Accumulators of `$group`", ACCUMULATORS, lambda name: aggregate({"$group": {"_id": None, "x": {name: {}}}})),
         ("Stages", STAGES, stage),
         ("Filters", FILTERS, lambda name: things.find_one({name: 1} if name in AT_THE_TOP else {"a": {name: 1}})),
