@@ -37,10 +37,11 @@ pub(super) fn context_over<'c>(
     collection: Option<&Collection>,
     held: &'c mut Option<ExpressionContext>,
 ) -> &'c ExpressionContext {
-    let imposed = collection.and_then(|collection| imposed(context, collection));
-    match imposed {
-        None => context,
-        Some(collation) => held.insert(context.with_collation(collation)),
+    match collection {
+        Some(collection) if !collection.collation.is_simple() && !context.has_collation() => {
+            held.insert(context.with_collation(collection.collation.clone()))
+        }
+        _ => context,
     }
 }
 

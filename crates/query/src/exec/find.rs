@@ -168,8 +168,14 @@ pub(super) fn find_stored(
     let is_plain = is_plain && request.key_options.is_none();
     let is_whole = request.projection.is_none() && request.grouped.is_none();
     let is_bare = is_plain && request.sort.is_none() && is_whole;
-    let own = ExpressionContext::default();
-    let context = request.context.unwrap_or(&own);
+    let own;
+    let context = match request.context {
+        Some(context) => context,
+        None => {
+            own = ExpressionContext::default();
+            &own
+        }
+    };
     if is_plain
         && let Some(id) = whole_id(request.filter, context)
         && let Some(found) = by_id(scope, operation, request, (context, is_bare), id)?
