@@ -163,13 +163,13 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 one-of-each: bootstrap ## do in a copy what CONTRIBUTING.md says of adding an operator, a stage and a command
 	@scripts/step.sh "one of each" scripts/one_of_each.sh
 
-# What `make torture` tries of each: about an hour on two cores. SEEDS=5000 ENGINE_SEEDS=1000 MODEL_TIMES=100 ROUNDS=100 take a night.
-MODEL_TIMES ?= 20
-SEEDS ?= 1000
-ENGINE_SEEDS ?= 100
-ROUNDS ?= 20
+# What `make torture` tries of each, which takes a night. SEEDS=1000 ENGINE_SEEDS=100 MODEL_TIMES=20 ROUNDS=20 take about an hour on two cores.
+MODEL_TIMES ?= 100
+SEEDS ?= 5000
+ENGINE_SEEDS ?= 1000
+ROUNDS ?= 100
 
-torture: build bootstrap-drivers ## a million simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
+torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
 	@QUARRY_TORTURE=$(MODEL_TIMES) $(MODEL_TESTS)
 	@QUARRY_TORTURE=$(SEEDS) cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
