@@ -163,20 +163,36 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (600)
 one-of-each: bootstrap ## do in a copy what CONTRIBUTING.md says of adding an operator, a stage and a command
 	@scripts/step.sh "one of each" scripts/one_of_each.sh
 
-# What `make torture` tries of each, which takes a night. SEEDS=1000 ENGINE_SEEDS=100 MODEL_TIMES=20 ROUNDS=20 take about an hour on two cores.
+# What `make torture` tries of each: two to three hours on two cores. SEEDS=1000 ENGINE_SEEDS=100 MODEL_TIMES=20 ROUNDS=20 take about forty minutes.
+# Its parts mostly wait for disks and for processes that start, so several run beside each other; the longest begin first.
 MODEL_TIMES ?= 100
 SEEDS ?= 5000
 ENGINE_SEEDS ?= 1000
 ROUNDS ?= 100
+TORTURE_LANES ?= 3
+TORTURE_PARTS := torture-kills torture-engines torture-models torture-journal torture-orders
+
+.PHONY: $(TORTURE_PARTS)
 
 torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
-	@QUARRY_TORTURE=$(MODEL_TIMES) $(MODEL_TESTS)
-	@QUARRY_TORTURE=$(SEEDS) cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
-	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
+	@$(MAKE) --no-print-directory --jobs=$(TORTURE_LANES) $(TORTURE_PARTS)
+	@$(MAKE) --no-print-directory one-of-each
+
+torture-kills:
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s \
 		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
 		tests/drivers/test_backup.py
-	@$(MAKE) --no-print-directory one-of-each
+
+torture-engines:
+	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
+
+torture-models:
+	@QUARRY_TORTURE=$(MODEL_TIMES) $(MODEL_TESTS)
+
+torture-journal:
+	@QUARRY_TORTURE=$(SEEDS) cargo test --release -p quarry-journal -p quarry-database --test crash -- --nocapture
+
+torture-orders:
 	@cargo run -q --release -p quarry-journal --example order_matching -- power $(SEEDS)
 	@cargo run -q --release -p quarry-journal --example order_matching -- kill $(ROUNDS)
 
