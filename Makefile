@@ -179,7 +179,7 @@ torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of re
 	@$(MAKE) --no-print-directory one-of-each
 
 torture-kills:
-	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s \
+	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s -o tmp_path_retention_policy=failed \
 		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
 		tests/drivers/test_backup.py
 

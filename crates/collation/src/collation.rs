@@ -57,6 +57,7 @@ impl Collation {
     }
 
     /// Whether the collation has a say in how the value is compared: whether it is or holds a string. The simple one never has.
+    #[inline]
     pub fn concerns(&self, value: RawValue<'_>) -> bool {
         self.0.is_some() && holds_text(value)
     }

@@ -54,8 +54,14 @@ impl Operation {
     /// `gone` is asked, rarely, whether the client has closed its connection.
     #[inline]
     pub fn with_disconnect(mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) -> Operation {
-        self.disconnected = Some(gone);
+        self.set_disconnect(gone);
         self
+    }
+
+    /// Like `with_disconnect`, in place.
+    #[inline]
+    pub fn set_disconnect(&mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) {
+        self.disconnected = Some(gone);
     }
 
     /// From now on the statements of the operation are recorded with what they commit. Called once, by whoever has the

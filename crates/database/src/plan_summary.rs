@@ -1,6 +1,7 @@
 //! How an operation reads, in the few words that MongoDB's log lines and profiler have for it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use quarry_bson::Document;
 
@@ -16,13 +17,13 @@ pub enum PlanSummary {
     /// The collection's own count.
     RecordStoreCount,
     /// The keys of the index with this key pattern, which are only counted.
-    CountScan(Document),
+    CountScan(Arc<Document>),
     /// One key of the index with this key pattern for each value of its first fields.
-    DistinctScan(Document),
+    DistinctScan(Arc<Document>),
     /// The index with this key pattern.
-    IndexScan(Document),
+    IndexScan(Arc<Document>),
     /// The indexes with these key patterns, one after the other.
-    IndexScans(Vec<Document>),
+    IndexScans(Vec<Arc<Document>>),
 }
 
 impl fmt::Display for PlanSummary {
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn it_reads_as_mongodb_writes_it() {
-        let scan = PlanSummary::IndexScan(doc! { "a": 1, "b.c": -1, "h": "hashed" });
+        let scan = PlanSummary::IndexScan(Arc::new(doc! { "a": 1, "b.c": -1, "h": "hashed" }));
         assert_eq!(scan.to_string(), "IXSCAN { a: 1, b.c: -1, h: 'hashed' }");
         assert_eq!(PlanSummary::IdHack.to_string(), "IDHACK");
     }

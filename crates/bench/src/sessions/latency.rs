@@ -2,8 +2,14 @@
 //!
 //! One connection inserts, another one waits in a getMore. The clock of an event begins with the reply to its insert, so
 //! that the insert's own round trip is not in it.
+//!
+//! A stream hands out what survives a power loss, so that behind an insert that waits for no sync an event waits for one. What
+//! that takes on this disk alone is measured beside it: as many bytes are appended to a file that is laid out already, after as
+//! long a pause.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -14,6 +20,7 @@ use quarry_bson::Document;
 use super::side::{Level, Options, Side, insert};
 use super::stream::Stream;
 use super::turns::{Turns, push_turns, reached};
+use crate::process::target_directory;
 use crate::raw_client::RawClient;
 use crate::report::Report;
 
@@ -29,13 +36,16 @@ const EVENT_MAX: Duration = Duration::from_secs(20);
 
 const COLLECTION: &str = "latency";
 
+/// About what the journal writes of an insert of this bench.
+const APPENDED: [u8; 512] = [b'q'; 512];
+
 /// The times of one side.
 struct Times {
     insert: Turns,
     behind: Turns,
 }
 
-/// Measures both levels on all sides.
+/// Measures both levels on all sides, and syncs alone.
 pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) -> io::Result<()> {
     for level in Level::ALL {
         let mut totals = Vec::new();
@@ -62,7 +72,43 @@ pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) ->
             reached(behind_us <= BEHIND_MAX_US)
         ));
     }
+    let mut syncs = Turns::new();
+    for _ in 0..options.rounds {
+        sync_alone(&mut syncs)?;
+    }
+    let sync_us = syncs.us_at(0.5);
+    report.note(format!(
+        "Behind an insert at {{w: 1}} an event waits for a sync, because streams hand out only what survives a power loss. An \
+         append of {} bytes and its fdatasync alone, after the same pause on the same disk, take {sync_us:.0} us at the median.",
+        APPENDED.len()
+    ));
+    report.push(
+        "stream/a sync alone p50",
+        "us",
+        &sides[0].name,
+        &[(sides[0].name.clone(), sync_us)],
+    );
     Ok(())
+}
+
+/// One turn of appends to a file that has its length and its blocks, each of them synced.
+fn sync_alone(times: &mut Turns) -> io::Result<()> {
+    let directory = target_directory().join("bench/data");
+    std::fs::create_dir_all(&directory)?;
+    let path = directory.join(format!("synced-{}", std::process::id()));
+    let file = File::create(&path)?;
+    let laid_out = vec![0; APPENDED.len() * TURN_INSERTS as usize];
+    file.write_all_at(&laid_out, 0)?;
+    file.sync_all()?;
+    for number in 0..TURN_INSERTS {
+        thread::sleep(PAUSE);
+        let begun = Instant::now();
+        file.write_all_at(&APPENDED, number * APPENDED.len() as u64)?;
+        file.sync_data()?;
+        times.record(begun.elapsed());
+    }
+    times.end_turn();
+    std::fs::remove_file(&path)
 }
 
 fn turn(side: &Side, level: Level, round: u32, times: &mut Times) -> io::Result<()> {

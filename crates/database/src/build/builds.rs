@@ -114,12 +114,7 @@ impl Drop for Running<'_> {
 
 /// Marks `index` as being built in `namespace`.
 pub fn stage_mark(index: &Index, namespace: &Namespace, batch: &mut WriteBatch) {
-    let value = [
-        namespace.database(),
-        namespace.collection(),
-        index.name.as_str(),
-    ]
-    .join("\0");
+    let value = [namespace.database(), namespace.collection(), &*index.name].join("\0");
     batch.put(&layout::building_key(index.ident), value.as_bytes());
 }
 

@@ -408,7 +408,7 @@ pub(crate) fn known<'i>(
         }
         return Ok(Some(Known::Id));
     }
-    if candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
+    if &*candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
         return Err(Error::invalid(
             ErrorCode::BAD_VALUE,
             "the index name '_id_' is reserved for the _id index",

@@ -242,7 +242,7 @@ impl Collection {
         }
         let id_index = indexes
             .iter()
-            .position(|index| self.capped.is_some() && index.name == "_id_");
+            .position(|index| self.capped.is_some() && &*index.name == "_id_");
         if let Some(position) = id_index {
             indexes[position].unique = true;
         }
@@ -262,7 +262,7 @@ impl Collection {
 impl IndexCatalog {
     /// The index of that name; the `_id` index of a clustered collection has no entry here.
     pub fn index(&self, name: &str) -> Option<&Index> {
-        self.indexes.iter().find(|index| index.name == name)
+        self.indexes.iter().find(|index| &*index.name == name)
     }
 
     /// Whether the index has entries of the document: a sparse one has none of a document without its

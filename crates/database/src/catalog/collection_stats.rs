@@ -91,7 +91,7 @@ impl Sizes {
         for index in &self.catalog.index_catalog(collection)?.indexes {
             let bytes = self.size_of(index.ident)?;
             indexes.push(IndexStats {
-                name: index.name.clone(),
+                name: index.name.to_string(),
                 bytes,
                 is_building: index.building,
             });

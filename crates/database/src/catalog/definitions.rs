@@ -280,7 +280,7 @@ impl Definitions {
         for value in which {
             let index = find_index(&index_catalog.indexes, *value)?;
             match index {
-                Some(index) if Some(index.name.as_str()) != Some("_id_") => {
+                Some(index) if Some(&*index.name) != Some("_id_") => {
                     dropped.push(index.ident);
                 }
                 Some(_) => {
@@ -324,7 +324,7 @@ impl Definitions {
         collection.refuse_view()?;
         let before = self.catalog.index_catalog(&collection)?.indexes.len()
             + usize::from(collection.is_clustered());
-        let lsn = self.replace_indexes(&collection, |index| index.name == "_id_")?;
+        let lsn = self.replace_indexes(&collection, |index| &*index.name == "_id_")?;
         drop((hold, ddl));
         self.commits.settle(Some(lsn), level)?;
         Ok(before)
@@ -796,7 +796,7 @@ pub(crate) fn find_index<'i>(
     which: RawValue<'_>,
 ) -> Result<Option<&'i Index>> {
     Ok(match which {
-        RawValue::String(name) => indexes.iter().find(|index| name == index.name.as_str()),
+        RawValue::String(name) => indexes.iter().find(|index| name == &*index.name),
         RawValue::Document(pattern) => {
             let is_meant = |index: &&Index| same_pattern(index.pattern.document.as_raw(), pattern);
             let mut meant = indexes.iter().filter(is_meant);

@@ -36,7 +36,7 @@ impl Definitions {
         let indexes = &self.catalog().index_catalog(collection)?.indexes;
         let finished = indexes
             .iter()
-            .filter(|index| !index.building && index.name != "_id_");
+            .filter(|index| !index.building && &*index.name != "_id_");
         Ok(CollectionDefinition {
             options: collection.options().to_owned_document(),
             indexes: finished.map(|index| index.spec.clone()).collect(),

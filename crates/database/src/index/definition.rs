@@ -59,8 +59,8 @@ const EVERY_PATH: &str = "$**";
 pub struct KeyPattern {
     /// The fields in the order of the pattern.
     pub fields: Vec<KeyField>,
-    /// The pattern as it was given.
-    pub document: Document,
+    /// The pattern as it was given. Plans and their summaries share it.
+    pub document: Arc<Document>,
     /// The kind that it names, if its keys are not the values of its fields.
     pub kind: Option<Box<str>>,
 }
@@ -95,7 +95,7 @@ impl IndexChange {
     /// The values of the options that are changed, as an event tells them.
     pub(crate) fn told_of(&self, index: &Index, values: &IndexChange) -> Document {
         let mut told = Document::new();
-        told.append("name", index.name.as_str());
+        told.append("name", &*index.name);
         if let (Some(_), Some(hidden)) = (self.hidden, values.hidden) {
             told.append("hidden", hidden);
         }
@@ -108,8 +108,8 @@ impl IndexChange {
 
 /// One index of a collection.
 pub struct Index {
-    /// The name, one of its kind in the collection.
-    pub name: String,
+    /// The name, one of its kind in the collection. Plans share it.
+    pub name: Arc<str>,
     /// The number of the index, which its keys begin with.
     pub ident: Ident,
     /// The ident in its ordered form.
@@ -213,7 +213,7 @@ impl KeyPattern {
         }
         Ok(KeyPattern {
             fields,
-            document: pattern.to_owned_document(),
+            document: Arc::new(pattern.to_owned_document()),
             kind,
         })
     }
@@ -289,7 +289,7 @@ impl Index {
             ));
         }
         let mut index = Index {
-            name,
+            name: name.into(),
             ident,
             prefix: ident.prefix(),
             pattern,
@@ -404,7 +404,7 @@ impl Index {
     /// Whether a hint means this index, by its name or its key pattern.
     pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
         match hint {
-            RawValue::String(name) => name == self.name.as_str(),
+            RawValue::String(name) => name == &*self.name,
             RawValue::Document(pattern) => {
                 compare_documents(pattern, self.pattern.document.as_raw()).is_eq()
             }
@@ -523,7 +523,7 @@ impl Index {
         let mut spec = Document::new();
         spec.append("v", 2);
         spec.append("key", self.pattern.document.as_raw());
-        spec.append("name", self.name.as_str());
+        spec.append("name", &*self.name);
         for (option, set) in [
             ("unique", self.unique),
             ("sparse", self.sparse),

@@ -431,7 +431,7 @@ impl Emit<'_, '_> {
         };
         let mut key_end = end;
         if end - start > quarry_storage::KEY_BYTES_MAX {
-            if self.index.name == "_id_" {
+            if &*self.index.name == "_id_" {
                 bytes.truncate(start);
                 return Err(Error::id_too_long());
             }

@@ -240,7 +240,7 @@ impl Check<'_> {
                 );
             }
             self.report.indexes.push(IndexReport {
-                name: index.name.clone(),
+                name: index.name.to_string(),
                 keys,
                 valid: self.valid[number],
             });

@@ -55,8 +55,8 @@ pub(crate) fn duplicate_key(
     }
     Error::DuplicateKey(Box::new(DuplicateKey {
         namespace: collection.namespace.to_string(),
-        index: index.name.clone(),
-        key_pattern: index.pattern.document.clone(),
+        index: index.name.to_string(),
+        key_pattern: Document::clone(&index.pattern.document),
         key_value,
         collation: index.collation.clone(),
     }))

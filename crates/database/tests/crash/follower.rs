@@ -197,7 +197,7 @@ pub fn definitions(database: &Database) -> BTreeMap<String, Definition> {
             let finished = indexes.iter().filter(|index| !index.building);
             let definition = Definition {
                 keeps_pre_images: collection.keeps_pre_images,
-                indexes: finished.map(|index| index.name.clone()).collect(),
+                indexes: finished.map(|index| index.name.to_string()).collect(),
             };
             found.insert(collection.namespace.to_string(), definition);
         }

@@ -26,9 +26,26 @@ pub(super) fn statement_context(
 }
 
 /// The collation of the collection, where the command does not say how it compares strings and the collection does.
-pub(super) fn imposed(context: &ExpressionContext, collection: &Collection) -> Option<Collation> {
-    let is_imposed = !collection.collation.is_simple() && !context.has_collation();
+#[inline]
+pub(super) fn imposed(
+    context: Option<&ExpressionContext>,
+    collection: &Collection,
+) -> Option<Collation> {
+    let is_imposed =
+        !collection.collation.is_simple() && !context.is_some_and(ExpressionContext::has_collation);
     is_imposed.then(|| collection.collation.clone())
+}
+
+/// How a command over a collection compares strings.
+#[inline]
+pub(super) fn collation_over<'c>(
+    context: Option<&'c ExpressionContext>,
+    collection: &'c Collection,
+) -> &'c Collation {
+    match context {
+        Some(context) if context.has_collation() => context.collation(),
+        _ => &collection.collation,
+    }
 }
 
 /// The context of a command over a collection, if there is one; `held` is where it stands if it is not the command's own.

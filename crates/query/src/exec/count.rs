@@ -35,7 +35,7 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
         return view::count(scope, operation, &snapshot.collection, request);
     }
     let mut held = None;
-    if imposed(context, &snapshot.collection).is_some() {
+    if imposed(Some(context), &snapshot.collection).is_some() {
         let context = context_over(context, Some(&snapshot.collection), &mut held);
         parsed = Parsed::parse(request.filter, None, None, context)?;
     }

@@ -8,7 +8,7 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{Collection, CollectionSnapshot, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
-use super::collation::context_over;
+use super::collation::{collation_over, context_over};
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
@@ -168,6 +168,12 @@ pub(super) fn find_stored(
     let is_plain = is_plain && request.key_options.is_none();
     let is_whole = request.projection.is_none() && request.grouped.is_none();
     let is_bare = is_plain && request.sort.is_none() && is_whole;
+    if is_plain
+        && let Some(id) = whole_id(request.filter, request.context)
+        && let Some(found) = by_id(scope, operation, request, is_bare, id)?
+    {
+        return Ok(found);
+    }
     let own;
     let context = match request.context {
         Some(context) => context,
@@ -176,12 +182,6 @@ pub(super) fn find_stored(
             &own
         }
     };
-    if is_plain
-        && let Some(id) = whole_id(request.filter, context)
-        && let Some(found) = by_id(scope, operation, request, (context, is_bare), id)?
-    {
-        return Ok(found);
-    }
     let snapshot = scope.snapshot(request.namespace, operation)?;
     if let Some(view) = &snapshot
         && view.collection.view.is_some()
@@ -242,6 +242,14 @@ pub(super) fn parse(request: &FindRequest<'_>, context: &ExpressionContext) -> R
         Some(options) if options.shows_record_id => parsed.with_record_ids(),
         _ => Ok(parsed),
     }
+}
+
+/// Like `parse`, for a find over a collection that may say how strings are compared.
+fn parse_over(request: &FindRequest<'_>, collection: Option<&Collection>) -> Result<Parsed> {
+    let own = ExpressionContext::default();
+    let mut held = None;
+    let context = request.context.unwrap_or(&own);
+    parse(request, context_over(context, collection, &mut held))
 }
 
 /// The bounds of keys that a find names by `min` and `max`.
@@ -320,9 +328,11 @@ pub(super) fn only_id(filter: RawDocument<'_>) -> Option<RawValue<'_>> {
 /// others.
 pub(super) fn whole_id<'f>(
     filter: RawDocument<'f>,
-    context: &ExpressionContext,
+    context: Option<&ExpressionContext>,
 ) -> Option<RawValue<'f>> {
-    only_id(filter).filter(|id| !context.collation().concerns(*id))
+    let id = only_id(filter)?;
+    let is_concerned = context.is_some_and(|context| context.collation().concerns(id));
+    (!is_concerned).then_some(id)
 }
 
 /// Finds the record of an `_id`; none where the collection has a collation that has a say in what is equal to it, or a plan is needed.
@@ -330,19 +340,18 @@ fn by_id(
     scope: Scope<'_>,
     operation: &Operation,
     request: FindRequest<'_>,
-    (context, is_bare): (&ExpressionContext, bool),
+    is_bare: bool,
     id: RawValue<'_>,
 ) -> Result<Option<Found>> {
     let collection = scope.collection(request.namespace, operation)?;
-    let mut held = None;
-    let context = context_over(context, collection.as_deref(), &mut held);
-    if context.collation().concerns(id) {
+    let is_concerned = |collection| collation_over(request.context, collection).concerns(id);
+    if collection.as_deref().is_some_and(is_concerned) {
         return Ok(None);
     }
     let parsed = match is_bare {
         true => None,
         false => {
-            let parsed = parse(&request, context)?;
+            let parsed = parse_over(&request, collection.as_deref())?;
             // Metadata comes with a plan.
             if !parsed.metadata().is_empty() {
                 return Ok(None);

@@ -12,7 +12,7 @@ use quarry_database::{
 use quarry_timing::{Phase, phase};
 
 use super::collation::imposed;
-use super::find::{only_id, plan, whole_id};
+use super::find::{plan, whole_id};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -36,8 +36,8 @@ pub(super) struct Target<'t> {
     filter: RawDocument<'t>,
     hint: Option<RawValue<'t>>,
     context: Option<&'t ExpressionContext>,
-    /// The context where the request gives none.
-    own_context: ExpressionContext,
+    /// The context where the request gives none, made when something asks for it.
+    own_context: OnceCell<ExpressionContext>,
     /// The `_id` that the filter asks for, if it asks for nothing else.
     id: Option<RawValue<'t>>,
     /// A filter that is one `_id` is parsed only when something needs it.
@@ -78,12 +78,8 @@ impl<'t> Target<'t> {
         context: Option<&'t ExpressionContext>,
     ) -> Target<'t> {
         Target {
-            id: match context {
-                Some(context) => whole_id(filter, context),
-                None => only_id(filter),
-            }
-            .filter(|_| hint.is_none()),
-            own_context: ExpressionContext::default(),
+            id: whole_id(filter, context).filter(|_| hint.is_none()),
+            own_context: OnceCell::new(),
             context,
             scope,
             operation,
@@ -132,7 +128,10 @@ impl<'t> Target<'t> {
 
     /// The context that all expressions of the command share.
     pub fn context(&self) -> &ExpressionContext {
-        self.context.unwrap_or(&self.own_context)
+        match self.context {
+            Some(context) => context,
+            None => self.own_context.get_or_init(ExpressionContext::default),
+        }
     }
 
     pub fn parsed(&self) -> Result<&Parsed> {
@@ -150,7 +149,7 @@ impl<'t> Target<'t> {
 
     /// Notes that the collection has a collation that the statement was parsed without; false if it has none.
     fn is_imposed(&self, collection: &Collection) -> bool {
-        let collation = imposed(self.context(), collection);
+        let collation = imposed(self.context, collection);
         let is_imposed = collation.is_some();
         if is_imposed {
             self.imposed.set(collation);

@@ -532,7 +532,7 @@ impl PlanNode for GeoNear {
         shown.returned(self.returned, out);
         let access = &self.scan.access;
         out.append("keyPattern", access.pattern.as_raw());
-        out.append("indexName", access.name.as_str());
+        out.append("indexName", &*access.name);
         out.append("indexVersion", 2);
         if shown.counts {
             out.append("keysExamined", number(self.keys_examined));

@@ -1,5 +1,7 @@
 //! The index that a scan goes through, as the planner describes it and explain prints it.
 
+use std::sync::Arc;
+
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_database::Ident;
 
@@ -7,13 +9,13 @@ use quarry_database::Ident;
 #[derive(Debug, Clone)]
 pub struct IndexAccess {
     /// The index's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// The index's own; the collection's for its records.
     pub ident: Ident,
     /// Whether the keys are those of a clustered collection's records.
     pub is_of_records: bool,
     /// The index's key pattern.
-    pub pattern: Document,
+    pub pattern: Arc<Document>,
     /// Whether the index has met an array.
     pub is_multikey: bool,
     /// Whether the index is unique.
@@ -32,7 +34,7 @@ impl IndexAccess {
     /// Appends what explain prints of an index and its bounds.
     pub fn describe(&self, direction: &str, out: &mut DocumentBuilder<'_>) {
         out.append("keyPattern", self.pattern.as_raw());
-        out.append("indexName", self.name.as_str());
+        out.append("indexName", &*self.name);
         if let Some(collation) = &self.collation {
             out.append("collation", collation.as_raw());
         }

@@ -1,5 +1,7 @@
 //! The seam between the nodes of a plan: what a node does, and what is handed from one to the next.
 
+use std::sync::Arc;
+
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_database::{CollectionSnapshot, Operation, PlanSummary};
 
@@ -155,14 +157,16 @@ pub fn run(node: &mut dyn PlanNode, view: &View<'_>, sink: &mut Sink<'_>) -> Res
 
 /// The access of a tree in the words of log lines.
 pub fn summary(node: &dyn PlanNode) -> PlanSummary {
-    let mut patterns: Vec<&Document> = Vec::new();
+    let mut patterns: Vec<&Arc<Document>> = Vec::new();
     let mut other = None;
     node.leaves(&mut |leaf| match leaf {
         Leaf::Nothing => other = Some(PlanSummary::Nothing),
         Leaf::Collection => other = Some(PlanSummary::CollectionScan),
         Leaf::Id => other = Some(PlanSummary::IdHack),
-        Leaf::Distinct(access) => other = Some(PlanSummary::DistinctScan(access.pattern.clone())),
-        Leaf::Count(access) => other = Some(PlanSummary::CountScan(access.pattern.clone())),
+        Leaf::Distinct(access) => {
+            other = Some(PlanSummary::DistinctScan(Arc::clone(&access.pattern)))
+        }
+        Leaf::Count(access) => other = Some(PlanSummary::CountScan(Arc::clone(&access.pattern))),
         Leaf::Index(access) => {
             if !patterns.contains(&&access.pattern) {
                 patterns.push(&access.pattern);
@@ -170,8 +174,8 @@ pub fn summary(node: &dyn PlanNode) -> PlanSummary {
         }
     });
     match (other, patterns.as_slice()) {
-        (_, [only]) => PlanSummary::IndexScan((*only).clone()),
+        (_, [only]) => PlanSummary::IndexScan(Arc::clone(only)),
         (Some(other), _) => other,
-        (None, several) => PlanSummary::IndexScans(several.iter().map(|p| (*p).clone()).collect()),
+        (None, several) => PlanSummary::IndexScans(several.iter().map(|p| Arc::clone(p)).collect()),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{
@@ -585,7 +586,7 @@ pub fn candidates<'c>(
     });
     // The keys of an index with a kind are no values: only plans that know the kind read it. Hashes are values of another field.
     let usable = |(_, index): &(usize, &Index)| {
-        let is_repeated = collection.is_clustered() && index.name == "_id_";
+        let is_repeated = collection.is_clustered() && &*index.name == "_id_";
         let is_usable = !index.building && !index.hidden && !index.is_outdated();
         is_usable && is_of_values(index) && !is_repeated
     };
@@ -640,10 +641,10 @@ impl<'c> Candidate<'c> {
         (0..self.fields_len()).map(|number| self.field(number))
     }
 
-    fn pattern(&self) -> Document {
+    fn pattern(&self) -> Arc<Document> {
         match self.index {
-            None => doc! { "_id": 1 },
-            Some(index) => index.pattern.document.clone(),
+            None => Arc::new(doc! { "_id": 1 }),
+            Some(index) => Arc::clone(&index.pattern.document),
         }
     }
 
@@ -1013,7 +1014,9 @@ impl Candidate<'_> {
     /// Describes the index to those who scan it and those who show it.
     pub fn access(&self, bounds: Vec<(String, Vec<String>)>) -> IndexAccess {
         IndexAccess {
-            name: self.name.to_owned(),
+            name: self
+                .index
+                .map_or_else(|| self.name.into(), |index| Arc::clone(&index.name)),
             ident: self.ident,
             is_of_records: self.is_clustered(),
             pattern: self.pattern(),

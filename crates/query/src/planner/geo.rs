@@ -5,6 +5,8 @@
 //! different values do not lie beside each other. Whatever a range finds is held against the whole filter, since cells say no more than
 //! that two geometries may meet.
 
+use std::sync::Arc;
+
 use quarry_database::{Collection, Index, IndexCatalog};
 use quarry_geometry::{CellRange, Ring, ranges_of, ranges_of_ring};
 use quarry_keystring::Direction;
@@ -256,10 +258,10 @@ impl GeoCandidate<'_> {
     fn scan(&self, starts: Vec<Vec<u8>>, wanted: &Wanted<'_>) -> GeoScan {
         let index = self.index;
         let access = IndexAccess {
-            name: index.name.clone(),
+            name: Arc::clone(&index.name),
             ident: index.ident,
             is_of_records: false,
-            pattern: index.pattern.document.clone(),
+            pattern: Arc::clone(&index.pattern.document),
             is_multikey: index.is_multikey(),
             is_unique: index.unique,
             is_sparse: index.sparse,

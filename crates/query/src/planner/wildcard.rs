@@ -6,6 +6,8 @@
 //! path. The filter is asked of all that is found. The fields before the wildcard one must have single values by the filter. Leaves out: trials against other indexes (a wildcard index is read where no
 //! other one is bounded), and documents made of keys.
 
+use std::sync::Arc;
+
 use quarry_bson::{RawValue, doc};
 use quarry_database::{Index, IndexCatalog, KeyRange, meeting_cut_keys};
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
@@ -372,10 +374,10 @@ impl Candidate<'_, '_> {
             }
         }
         IndexAccess {
-            name: self.index.name.clone(),
+            name: Arc::clone(&self.index.name),
             ident: self.index.ident,
             is_of_records: false,
-            pattern,
+            pattern: Arc::new(pattern),
             is_multikey: self.is_multikey,
             is_unique: false,
             is_sparse: true,

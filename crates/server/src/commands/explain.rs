@@ -3,7 +3,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::{Explained, Verbosity};
+use quarry_query::exec::{Explained, FindRequest, Verbosity};
 
 use crate::commands::writes;
 use crate::data::Data;
@@ -86,9 +86,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     command.check(body)?;
     let context = &writes::context_of(command.parser, body)?;
     let explained = match command.name {
-        "find" => Explained::Find(
-            super::find::parse(&namespace, context, super::find::COMMAND.arguments(body))?.0,
-        ),
+        "find" => {
+            let mut request = FindRequest::new(&namespace);
+            super::find::parse(super::find::COMMAND.arguments(body), context, &mut request)?;
+            Explained::Find(request)
+        }
         "count" => Explained::Count(super::count::parse(
             &namespace,
             context,

@@ -59,7 +59,8 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
-    let (request, options) = parse(&namespace, &context, invocation.arguments())?;
+    let mut request = FindRequest::new(&namespace);
+    let options = parse(invocation.arguments(), &context, &mut request)?;
     let source = match own_views::view_of(invocation, namespace.collection()) {
         Some(view) => own_views::find(invocation, view, &request)?,
         None => invocation.data().find(invocation.operation, request)?,
@@ -80,13 +81,12 @@ pub struct CursorOptions {
     pub first_batch: FirstBatch,
 }
 
-/// Reads the fields of a find; `explain` shares it.
+/// Reads the fields of a find into a request that has the namespace alone; `explain` shares it.
 pub fn parse<'a>(
-    namespace: &'a quarry_database::Namespace,
-    context: &'a ExpressionContext,
     arguments: Present<'a>,
-) -> Result<(FindRequest<'a>, CursorOptions)> {
-    let mut request = FindRequest::new(namespace);
+    context: &'a ExpressionContext,
+    request: &mut FindRequest<'a>,
+) -> Result<CursorOptions> {
     request.context = Some(context);
     let mut options = CursorOptions::default();
     for argument in arguments {
@@ -102,8 +102,8 @@ pub fn parse<'a>(
             b"tailable" => options.is_tailable = argument.flag()?,
             b"awaitData" => options.is_await_data = argument.flag()?,
             b"allowDiskUse" => context.set_disk_use(argument.flag()?),
-            b"min" => set_min(&mut request, some_document(argument)?),
-            b"max" => set_max(&mut request, some_document(argument)?),
+            b"min" => set_min(request, some_document(argument)?),
+            b"max" => set_max(request, some_document(argument)?),
             b"returnKey" if argument.flag()? => request.key_options().returns_key = true,
             b"showRecordId" if argument.flag()? => request.key_options().shows_record_id = true,
             b"noCursorTimeout" => options.has_no_timeout = argument.flag()?,
@@ -117,7 +117,7 @@ pub fn parse<'a>(
     }
     request.is_tailable = options.is_tailable;
     options.first_batch.limit = request.limit;
-    Ok((request, options))
+    Ok(options)
 }
 
 /// A document that says something. MongoDB's generated parser leaves its type to other code, which refuses Null.

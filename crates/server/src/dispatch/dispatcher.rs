@@ -219,7 +219,7 @@ fn run<'a>(
     }
     outcome.opid = server.connections.next_opid();
     quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
-    let operation = Arc::new(new_operation(server, connection, command, &generic, call));
+    let operation = new_operation(server, connection, command, &generic, call);
     if generic.bypasses_validation {
         operation.bypass_validation();
     }
@@ -429,7 +429,7 @@ fn new_operation(
     command: &Command,
     generic: &Generic<'_>,
     call: &Call<'_>,
-) -> Operation {
+) -> Arc<Operation> {
     // A getMore's own maxTimeMS says how long to wait for data; its limit is what its cursor has left.
     let max_time = match command.kind {
         OperationKind::GetMore => (generic.subject)
@@ -438,18 +438,19 @@ fn new_operation(
         _ => generic.max_time,
     };
     let deadline = max_time.map(|limit| call.started + limit);
-    if command.session_use == SessionUse::EndsTransaction {
-        // It is not interrupted for a client that has gone: one that gave up waiting sends its commit again, and must not find
-        // that it was aborted for that.
-        return Operation::new(deadline);
+    let mut operation = Operation::new(deadline);
+    // The end of a transaction is not interrupted for a client that has gone: one that gave up waiting sends its commit again,
+    // and must not find that it was aborted for that.
+    if command.session_use != SessionUse::EndsTransaction {
+        let connection = Arc::clone(connection);
+        let checks = AtomicU32::new(0);
+        operation.set_disconnect(Box::new(move || {
+            checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
+                && connection.transport.is_gone()
+                && !server.shutdown.is_requested()
+        }));
     }
-    let connection = Arc::clone(connection);
-    let checks = AtomicU32::new(0);
-    Operation::new(deadline).with_disconnect(Box::new(move || {
-        checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
-            && connection.transport.is_gone()
-            && !server.shutdown.is_requested()
-    }))
+    Arc::new(operation)
 }
 
 /// Whether only the name of the command may be shown.
