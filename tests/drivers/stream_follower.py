@@ -121,6 +121,14 @@ class Follower(threading.Thread):
             come = self.has_resumed.wait_for(lambda: self.resumed >= times or self.failure, PATIENCE_SECONDS)
         assert come and self.failure is None, self.failure
 
+    def wait_until_over(self):
+        """Waits for the end of the stream as long as events come: after many kills the writers are far ahead."""
+        told = -1
+        while self.is_alive() and told < len(self.model.tokens):
+            told = len(self.model.tokens)
+            self.join(PATIENCE_SECONDS)
+        assert not self.is_alive() and self.failure is None, self.failure
+
 
 def beginning(port):
     """The token of now."""

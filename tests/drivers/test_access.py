@@ -454,11 +454,11 @@ def test_roles_inherit_and_change_at_once(guarded, root, names):
     here.command("createRole", "outer", privileges=[], roles=["inner"])
     with refused(51002):
         here.command("createRole", "outer", privileges=[], roles=[])
-    with refused(80):
+    with refused(49):
         here.command("grantRolesToRole", "inner", roles=["outer"])
-    with refused(80):
+    with refused(49):
         here.command("createRole", "far", privileges=[{"resource": {"cluster": True}, "actions": ["shutdown"]}], roles=[])
-    with refused(80):
+    with refused(49):
         here.command("updateRole", "read", roles=[])
     with refused(2):
         here.command("createRole", "odd", privileges=[{"resource": {"db": "", "collection": ""}, "actions": ["dance"]}], roles=[])

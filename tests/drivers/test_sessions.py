@@ -174,8 +174,7 @@ def test_every_write_happens_once_over_kills(durable):
 def check_followed(quarry, follower, begun, counts):
     """The stream has told every change once, and again the same when it is read in one go."""
     alone, both, turns = counts
-    follower.join(PATIENCE_SECONDS)
-    assert not follower.is_alive() and follower.failure is None, follower.failure
+    follower.wait_until_over()
     assert follower.resumed > KILLS
     model = follower.model
     with MongoClient(quarry.uri) as client:

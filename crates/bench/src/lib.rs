@@ -17,6 +17,7 @@ pub mod documents;
 pub mod driver_client;
 pub mod durability;
 pub mod engine_work;
+pub mod hostile;
 pub mod instructions;
 pub mod layers;
 pub mod message;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
-    canned, collections, concurrent, crud, durability, instructions, layers, security, sessions,
-    shortcuts, timing,
+    canned, collections, concurrent, crud, durability, hostile, instructions, layers, security,
+    sessions, shortcuts, timing,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -96,6 +96,23 @@ enum Command {
         tail_turn_ms: u64,
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
+    },
+    /// An honest client beside crowds that take what they can.
+    Hostile {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        /// The memory that the server may use for its clients.
+        #[arg(long, default_value_t = 1024)]
+        budget_mb: u64,
+        /// Connections of the slow clients.
+        #[arg(long, default_value_t = 10_000)]
+        slow: u32,
+        /// How long the honest client is watched beside each crowd.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Only crowds whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Measures logins, TLS and the check of users, on one connection.
     Security {
@@ -231,6 +248,19 @@ fn main() -> ExitCode {
             connections,
             turn: Duration::from_millis(turn_ms),
             rounds: rounds.max(1),
+        }),
+        Command::Hostile {
+            engine,
+            budget_mb,
+            slow,
+            seconds,
+            only,
+        } => hostile::run(&hostile::Options {
+            engine,
+            budget_mb,
+            slow,
+            length: Duration::from_secs(seconds.max(1)),
+            only,
         }),
         Command::Security {
             engine,

@@ -21,6 +21,8 @@ impl ErrorCode {
     pub const GRAPH_CONTAINS_CYCLE: Self = Self(5);
     /// `HostUnreachable`.
     pub const HOST_UNREACHABLE: Self = Self(6);
+    /// `HostNotFound`.
+    pub const HOST_NOT_FOUND: Self = Self(7);
     /// `UnknownError`.
     pub const UNKNOWN_ERROR: Self = Self(8);
     /// `FailedToParse`.
@@ -89,6 +91,8 @@ impl ErrorCode {
     pub const NO_MATCHING_DOCUMENT: Self = Self(47);
     /// `NamespaceExists`.
     pub const NAMESPACE_EXISTS: Self = Self(48);
+    /// `InvalidRoleModification`.
+    pub const INVALID_ROLE_MODIFICATION: Self = Self(49);
     /// `MaxTimeMSExpired`.
     pub const MAX_TIME_MS_EXPIRED: Self = Self(50);
     /// `ManualInterventionRequired`.
@@ -495,6 +499,7 @@ impl ErrorCode {
             4 => "NoSuchKey",
             5 => "GraphContainsCycle",
             6 => "HostUnreachable",
+            7 => "HostNotFound",
             8 => "UnknownError",
             9 => "FailedToParse",
             10 => "CannotMutateObject",
@@ -529,6 +534,7 @@ impl ErrorCode {
             46 => "LockBusy",
             47 => "NoMatchingDocument",
             48 => "NamespaceExists",
+            49 => "InvalidRoleModification",
             50 => "MaxTimeMSExpired",
             51 => "ManualInterventionRequired",
             52 => "DollarPrefixedFieldName",

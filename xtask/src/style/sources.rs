@@ -3,6 +3,7 @@
 use super::breach::Breach;
 use super::code::{lines_with_word, without_comments_and_strings};
 use super::repository::File;
+use crate::error_codes;
 
 /// Crates that call other languages, each in its FFI files only.
 const FFI_CRATES: [&str; 3] = ["regex", "storage-rocksdb", "storage-mdbx"];
@@ -31,6 +32,20 @@ const BSON_READS: [&str; 2] = ["i32::from_le_bytes", "f64::from_le_bytes"];
 const FORMATLESS_CRATES: [&str; 2] = ["query", "server"];
 const ANY_READ: [&str; 1] = ["from_le_bytes"];
 
+/// The lines on which an error code is a number that the table of codes has a name for.
+fn lines_with_named_codes(code: &str) -> Vec<usize> {
+    const NUMBERED: &str = "ErrorCode(";
+    let named = error_codes::parse(include_str!("../../error_codes.tsv")).unwrap_or_default();
+    let is_named = |rest: &str| {
+        let digits = rest.split(')').next().unwrap_or_default().replace('_', "");
+        let number = digits.parse::<i32>();
+        number.is_ok_and(|number| named.iter().any(|entry| entry.code == number))
+    };
+    let lines = code.lines().enumerate();
+    let bad = lines.filter(|(_, line)| line.split(NUMBERED).skip(1).any(is_named));
+    bad.map(|(index, _)| index + 1).collect()
+}
+
 pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     if !file.is_rust() {
         return;
@@ -48,6 +63,12 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
         breach(
             vec![1],
             "a module begins with `//!`: what it is, keeps true, leaves out",
+        );
+    }
+    if file.path != error_codes::OUTPUT_PATH {
+        breach(
+            lines_with_named_codes(&code),
+            "an error code that has a name is written by it: `ErrorCode::NAME`",
         );
     }
     if !may_be_unsafe(file) {

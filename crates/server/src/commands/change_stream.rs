@@ -13,6 +13,7 @@ use crate::commands::writes;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error_labels::is_retryable;
 use crate::sessions::client_cursor::{ClientCursor, Source};
 
 /// The stage.
@@ -161,15 +162,19 @@ pub fn label_error(mut error: CommandError) -> CommandError {
         ErrorCode::CHANGE_STREAM_FATAL_ERROR,
         ErrorCode::CHANGE_STREAM_HISTORY_LOST,
     ];
-    const RESUMABLE: [i32; 17] = [
-        6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10_107, 11_600, 11_602, 13_388, 13_435,
-        13_436,
+    // Beside those that may be sent again; what concerns shards does not happen here.
+    const RESUMABLE: [ErrorCode; 3] = [
+        ErrorCode::FAILED_TO_SATISFY_READ_PREFERENCE,
+        ErrorCode::RETRY_CHANGE_STREAM,
+        ErrorCode::STALE_CONFIG,
     ];
     let has_labels =
         (error.details.as_ref()).is_some_and(|details| details.contains("errorLabels"));
-    let label = match error.code {
-        code if RESUMABLE.contains(&code) => Some("ResumableChangeStreamError"),
-        code if LOST.contains(&ErrorCode(code)) => Some("NonResumableChangeStreamError"),
+    let label = match ErrorCode(error.code) {
+        code if is_retryable(code) || RESUMABLE.contains(&code) => {
+            Some("ResumableChangeStreamError")
+        }
+        code if LOST.contains(&code) => Some("NonResumableChangeStreamError"),
         _ => None,
     };
     if let Some(label) = label.filter(|_| !has_labels) {

@@ -15,8 +15,6 @@ use crate::dispatch::privilege::{Action, On, Requires, Resource, need};
 
 /// MongoDB's code for a role that is there already.
 const ROLE_ALREADY_EXISTS: ErrorCode = ErrorCode(51_002);
-/// MongoDB's code for a change that roles do not allow.
-const INVALID_ROLE_MODIFICATION: ErrorCode = ErrorCode(80);
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[
@@ -82,7 +80,7 @@ pub fn changed_role(invocation: &Invocation<'_>) -> Result<roles::Role> {
 /// The error of a change of a built-in role.
 pub fn built_in(name: &Name) -> CommandError {
     let message = format!("{name} is a built-in role and cannot be modified");
-    CommandError::new(INVALID_ROLE_MODIFICATION, message)
+    CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message)
 }
 
 /// The privileges that a role is to have: the client may grant on each resource, and a role outside of admin keeps to its own
@@ -103,7 +101,7 @@ pub fn granted_privileges(
                 "Roles on the '{}' database cannot be granted privileges that target other databases or the cluster",
                 role.database
             );
-            return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+            return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
         }
         invocation.require(Action::GrantRole, Resource::Database(database))?;
     }
@@ -118,13 +116,13 @@ pub fn check_inherited(database: &Database, role: &Name, names: &[Name]) -> Resu
             "Roles on the '{}' database cannot be granted roles from other databases",
             role.database
         );
-        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+        return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
     }
     roles::check_exist(database, names)?;
     let reached = roles::check_within(database, names)?;
     if names.contains(role) || reached.roles.contains(role) {
         let message = format!("Granting roles to {role} would introduce a cycle in the role graph");
-        return Err(CommandError::new(INVALID_ROLE_MODIFICATION, message));
+        return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
     }
     Ok(())
 }

@@ -395,7 +395,7 @@ fn check_size(bytes: usize) -> Result<()> {
         return Ok(());
     }
     let message = format!("the reply has {bytes} bytes, more than {REPLY_BYTES_MAX}");
-    Err(CommandError::new(ErrorCode(10_334), message))
+    Err(CommandError::new(ErrorCode::BSON_OBJECT_TOO_LARGE, message))
 }
 
 /// The connection is idle again, however the command ended.

@@ -40,14 +40,22 @@ pub fn is_transient(code: ErrorCode) -> bool {
 }
 
 /// Whether MongoDB's drivers may send a command again that met the error.
-fn is_retryable(code: ErrorCode) -> bool {
-    // HostUnreachable, HostNotFound, NetworkTimeout, ShutdownInProgress, PrimarySteppedDown, ExceededTimeLimit,
-    // SocketException, NotWritablePrimary, InterruptedAtShutdown, InterruptedDueToReplStateChange,
-    // NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
-    const CODES: [i32; 12] = [
-        6, 7, 89, 91, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436,
-    ];
-    CODES.contains(&code.0)
+pub fn is_retryable(code: ErrorCode) -> bool {
+    [
+        ErrorCode::HOST_UNREACHABLE,
+        ErrorCode::HOST_NOT_FOUND,
+        ErrorCode::NETWORK_TIMEOUT,
+        ErrorCode::SHUTDOWN_IN_PROGRESS,
+        ErrorCode::PRIMARY_STEPPED_DOWN,
+        ErrorCode::EXCEEDED_TIME_LIMIT,
+        ErrorCode::SOCKET_EXCEPTION,
+        ErrorCode::NOT_WRITABLE_PRIMARY,
+        ErrorCode::INTERRUPTED_AT_SHUTDOWN,
+        ErrorCode::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+        ErrorCode::NOT_PRIMARY_NO_SECONDARY_OK,
+        ErrorCode::NOT_PRIMARY_OR_SECONDARY,
+    ]
+    .contains(&code)
 }
 
 #[cfg(test)]

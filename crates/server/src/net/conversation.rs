@@ -55,8 +55,6 @@ const LONG_WAIT: Duration = if cfg!(test) {
 };
 /// A reply beyond this is counted as memory that others may wait for.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
-/// MongoDB's code for a legacy query that is no hello.
-const UNSUPPORTED_OP_QUERY_COMMAND: ErrorCode = ErrorCode(352);
 
 /// How a message wants to be answered.
 #[derive(Clone, Copy)]
@@ -452,7 +450,7 @@ impl Conversation {
                 "Unsupported OP_QUERY command: {name}. The client driver may require an upgrade."
             );
             let mut body = DocumentBuilder::new(reply.body());
-            CommandError::new(UNSUPPORTED_OP_QUERY_COMMAND, message).write(&mut body);
+            CommandError::new(ErrorCode::UNSUPPORTED_OP_QUERY_COMMAND, message).write(&mut body);
             body.finish();
         }
         reply.finish();

@@ -1,0 +1,243 @@
+//! The crowds: many clients that each stay within their own bounds, or hardly say anything.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+use quarry_bson::doc;
+
+use super::DATABASE;
+use crate::message::op_msg;
+use crate::raw_client::RawClient;
+
+/// One crowd.
+pub(super) struct Crowd {
+    pub name: &'static str,
+    /// The crowd in the words of the report.
+    pub what: &'static str,
+    /// What is counted of it.
+    pub unit: &'static str,
+    /// Has it come and begin; what is given back holds its connections.
+    pub gather: Gather,
+}
+
+type Gather = for<'scope, 'env> fn(
+    &'scope Scope<'scope, 'env>,
+    u16,
+    u32,
+    &'env AtomicBool,
+    &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>>;
+
+pub(super) const CROWDS: [Crowd; 5] = [
+    Crowd {
+        name: "sorts",
+        what: "50 clients that sort 40,000 documents of 1 KB each, one sort after the other",
+        unit: "sorts",
+        gather: sorts,
+    },
+    Crowd {
+        name: "untaken replies",
+        what: "150 clients that ask for 15 MB and take none of it",
+        unit: "connections",
+        gather: untaken_replies,
+    },
+    Crowd {
+        name: "half messages",
+        what: "100 clients that have sent as much as is taken of 40 MB, and say no more",
+        unit: "connections",
+        gather: half_messages,
+    },
+    Crowd {
+        name: "large inserts",
+        what: "200 clients that insert documents of 15 MB, one after the other",
+        unit: "inserts",
+        gather: large_inserts,
+    },
+    Crowd {
+        name: "slow clients",
+        what: "clients that send a byte of a message every ten seconds and come again when they are cut off",
+        unit: "connections",
+        gather: slow_clients,
+    },
+];
+
+const LARGE_BYTES: usize = 15_000_000;
+
+/// A message is announced to be as long.
+const HALF_BYTES: u32 = 40_000_000;
+
+/// A slow client's message, of which it sends a byte at a time.
+const SLOW_BYTES: u32 = 4_000;
+
+/// The time in which each slow client has its turn once.
+const SLOW_ROUND: Duration = Duration::from_secs(10);
+
+/// Slow clients whose turns fall together.
+const SLOW_TOGETHER: usize = 10;
+
+/// What the crowds read.
+pub(super) fn prepare(port: u16) -> io::Result<()> {
+    let mut client = RawClient::connect(("127.0.0.1", port))?;
+    for (collection, bytes) in [("small", 1000), ("large", LARGE_BYTES)] {
+        let document = doc! { "_id": 1, "s": ("x".repeat(bytes)) };
+        client.command(&doc! { "insert": collection, "documents": [document], "$db": DATABASE })?;
+    }
+    Ok(())
+}
+
+/// Clients that send one message again and again. A server that refuses them, or turns them away, is asked again.
+fn again_and_again<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    (port, clients): (u16, usize),
+    message: Vec<u8>,
+    is_over: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let message: std::sync::Arc<[u8]> = message.into();
+    let mut held = Vec::new();
+    for _ in 0..clients {
+        let first = TcpStream::connect(("127.0.0.1", port))?;
+        held.push(first);
+        let message = std::sync::Arc::clone(&message);
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let Ok(mut client) = RawClient::connect(("127.0.0.1", port)) else {
+                    thread::yield_now();
+                    continue;
+                };
+                while !is_over.load(Ordering::Relaxed) {
+                    match client.round_trip(&message) {
+                        Ok(()) => done.fetch_add(1, Ordering::Relaxed),
+                        // The reply was an error: the connection stands.
+                        Err(error) if error.kind() == ErrorKind::Other => continue,
+                        Err(_) => break,
+                    };
+                }
+            }
+        });
+    }
+    Ok(held)
+}
+
+fn sorts<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    port: u16,
+    _: u32,
+    is_over: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let pipeline = vec![
+        doc! { "$project": { "s": 1, "n": { "$range": [0, 40_000] } } },
+        doc! { "$unwind": "$n" },
+        doc! { "$sort": { "n": -1 } },
+        doc! { "$skip": 39_999 },
+    ];
+    let command =
+        doc! { "aggregate": "small", "pipeline": pipeline, "cursor": {}, "$db": DATABASE };
+    again_and_again(scope, (port, 50), op_msg(1, 0, &command), is_over, done)
+}
+
+fn large_inserts<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    port: u16,
+    _: u32,
+    is_over: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let document = doc! { "s": ("x".repeat(LARGE_BYTES)) };
+    let command = doc! { "insert": "many", "documents": [document], "$db": DATABASE };
+    again_and_again(scope, (port, 200), op_msg(1, 0, &command), is_over, done)
+}
+
+fn untaken_replies<'scope, 'env>(
+    _: &'scope Scope<'scope, 'env>,
+    port: u16,
+    _: u32,
+    _: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let message = op_msg(1, 0, &doc! { "find": "large", "$db": DATABASE });
+    let mut held = Vec::new();
+    for _ in 0..150 {
+        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        client.write_all(&message)?;
+        held.push(client);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(held)
+}
+
+fn half_messages<'scope, 'env>(
+    _: &'scope Scope<'scope, 'env>,
+    port: u16,
+    _: u32,
+    _: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let mut message = header(HALF_BYTES);
+    message.resize(HALF_BYTES as usize / 2, 0);
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        client.set_nonblocking(true)?;
+        match client.write(&message) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        held.push(client);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(held)
+}
+
+/// The header of an OP_MSG of so many bytes.
+fn header(bytes: u32) -> Vec<u8> {
+    let words = [bytes, 1, 0, crate::message::OP_MSG as u32];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn slow_clients<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    port: u16,
+    clients: u32,
+    is_over: &'env AtomicBool,
+    done: &'env AtomicU64,
+) -> io::Result<Vec<TcpStream>> {
+    let connect = move || {
+        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        client.write_all(&header(SLOW_BYTES)[..1])?;
+        io::Result::Ok((client, 1))
+    };
+    let mut all = Vec::new();
+    for _ in 0..clients {
+        all.push(connect()?);
+    }
+    let turns = all.len().div_ceil(SLOW_TOGETHER).max(1);
+    let pause = SLOW_ROUND / turns as u32;
+    scope.spawn(move || {
+        let header = header(SLOW_BYTES);
+        while !is_over.load(Ordering::Relaxed) {
+            for together in all.chunks_mut(SLOW_TOGETHER) {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for (client, sent) in together {
+                    let byte = header.get(*sent).copied().unwrap_or(0);
+                    *sent += 1;
+                    if client.write_all(&[byte]).is_err()
+                        && let Ok(again) = connect()
+                    {
+                        (*client, *sent) = again;
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                thread::sleep(pause);
+            }
+        }
+    });
+    Ok(Vec::new())
+}
