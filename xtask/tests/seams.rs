@@ -66,6 +66,27 @@ fn commands_on_data_do_not_name_the_database() {
     );
 }
 
+/// Each commit of the database goes one way, which counts it, names what it waited for and tells of a refusal.
+#[test]
+fn the_journal_has_one_caller() {
+    let repository = Repository::read(&xtask::repository_root()).unwrap();
+    let submits = |text: &str| {
+        let (code, _) = text.split_once("#[cfg(test)]").unwrap_or((text, ""));
+        code.contains(".submit(") || code.contains(".submit_syncing(")
+    };
+    let files = repository.files.iter();
+    let users = files.filter(|file| {
+        let users = [
+            "crates/database/src/",
+            "crates/query/src/",
+            "crates/server/src/",
+        ];
+        users.iter().any(|user| file.path.starts_with(user)) && submits(&file.text)
+    });
+    let users: Vec<&str> = users.map(|file| file.path.as_str()).collect();
+    assert_eq!(users, ["crates/database/src/commit/commits.rs"]);
+}
+
 /// The front of the database hands each call to the part that does it: it is to be seen at a glance.
 #[test]
 fn the_database_has_its_methods_in_four_files() {

@@ -18,28 +18,26 @@ mod plan_summary;
 mod keyspace;
 
 mod index;
+mod locks;
 
 mod catalog;
-mod locks;
 mod record_cache;
-mod sessions;
 mod snapshot;
 
 mod commit;
-mod database;
-mod events;
 
-mod build;
+mod definitions;
+mod events;
+mod sessions;
+
 mod upkeep;
 mod write;
 
-pub use build::builds::InterruptedBuild;
-pub use build::index_build::IndexesCreated;
+mod build;
+
+mod database;
+
 pub use catalog::collection::{COLLATION, Capped, Collection, CollectionDefinition, IndexCatalog};
-pub use catalog::collection_stats::{CollStats, IndexStats};
-pub use catalog::database_stats::DbStats;
-pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, clustered_index};
-pub use catalog::listing::ExpiringIndex;
 pub use catalog::validation::{OnInvalid, VALIDATION_OPTIONS, Validation};
 pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::{encode_collated, parse_collation};
@@ -52,6 +50,12 @@ pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
 pub use database::{Copied, Database, Options, PinnedSnapshot, Scope, Shortcuts};
+pub use definitions::builds::InterruptedBuild;
+pub use definitions::changes::{CLUSTERED_INDEX, Dropped, clustered_index};
+pub use definitions::collection_stats::{CollStats, IndexStats};
+pub use definitions::database_stats::DbStats;
+pub use definitions::known_index::IndexesCreated;
+pub use definitions::listing::ExpiringIndex;
 pub use error::{DuplicateKey, Error, Result};
 pub use error_code::ErrorCode;
 pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};

@@ -279,7 +279,7 @@ fn document(text: &str) -> Document {
 
 fn details(filter: Option<&Matcher>, document: &Document) -> MatchDetails {
     filter
-        .and_then(|filter| filter.matches_with_position(document.as_raw()))
+        .and_then(|filter| filter.try_match_details(document.as_raw()).unwrap_or(None))
         .unwrap_or_default()
 }
 

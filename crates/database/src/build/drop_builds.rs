@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::build::IndexBuilder;
-use crate::build::builds::{InterruptedBuild, parse_mark};
+use crate::definitions::builds::{InterruptedBuild, parse_mark};
 use crate::error::Result;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;

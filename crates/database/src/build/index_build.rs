@@ -12,20 +12,21 @@ use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 
 use crate::build::IndexBuilder;
-use crate::build::builds::{Running, stage_mark, unstage_mark};
 use crate::catalog::collection::{Collection, IndexCatalog};
-use crate::catalog::definitions::{names_id, same_pattern, stage_index_drop};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
+use crate::definitions::builds::{Running, stage_mark, unstage_mark};
+use crate::definitions::changes::stage_index_drop;
+use crate::definitions::known_index::{IndexesCreated, Known, known};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
+use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
-use crate::locks::record_locks::lock_hash;
 use crate::operation::{Operation, run_unbound};
 use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
 use crate::write::unit::Latest;
@@ -33,17 +34,6 @@ use crate::write::unit::Latest;
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 /// A piece ends behind the document that fills it.
 const BUILD_PIECE_BYTES: usize = 1024 * 1024;
-
-/// The report of createIndexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexesCreated {
-    /// The number of indexes before, `_id_` counted.
-    pub before: usize,
-    /// The number of indexes after, `_id_` counted.
-    pub after: usize,
-    /// Whether the collection was made for its indexes.
-    pub created_collection: bool,
-}
 
 /// The outcome of registering the indexes.
 enum Register<'b> {
@@ -58,13 +48,6 @@ struct Registered<'b> {
     lsn: Option<u64>,
     /// The indexes that have to be built.
     running: Option<Running<'b>>,
-}
-
-/// An index of the definition that is asked for.
-pub(crate) enum Known<'i> {
-    /// The one on `_id`, which is always there.
-    Id,
-    Index(&'i Index),
 }
 
 impl IndexBuilder {
@@ -248,7 +231,7 @@ impl IndexBuilder {
             .parts
             .locks
             .records
-            .lock(keys.iter().map(|key| lock_hash(key)).collect(), operation)?;
+            .lock(keys.iter().map(|key| key_hash(key)).collect(), operation)?;
         let mut buffer = KeyBuffer::default();
         let mut batch = WriteBatch::new();
         let mut flags = 0;
@@ -388,66 +371,4 @@ fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()>
     }
     let message = "the index build was aborted: an index was dropped while it was built";
     Err(Error::invalid(ErrorCode::INDEX_BUILD_ABORTED, message))
-}
-
-/// The index of the same definition, if it exists; an error if a different one stands in its way.
-pub(crate) fn known<'i>(
-    candidate: &Index,
-    indexes: impl Iterator<Item = &'i Index>,
-) -> Result<Option<Known<'i>>> {
-    if candidate.pattern.is_id() {
-        let has_options = candidate.unique
-            || candidate.sparse
-            || candidate.partial.is_some()
-            || candidate.expire_after_s.is_some();
-        if has_options {
-            return Err(Error::invalid(
-                ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
-                "the fields 'unique', 'sparse', 'partialFilterExpression' and 'expireAfterSeconds' are not valid for an _id index specification",
-            ));
-        }
-        return Ok(Some(Known::Id));
-    }
-    if &*candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
-        return Err(Error::invalid(
-            ErrorCode::BAD_VALUE,
-            "the index name '_id_' is reserved for the _id index",
-        ));
-    }
-    for existing in indexes {
-        let same_key = same_pattern(
-            existing.pattern.document.as_raw(),
-            candidate.pattern.document.as_raw(),
-        );
-        let same_name = existing.name == candidate.name;
-        let is_same = same_key && existing.same_options(candidate);
-        if is_same && same_name {
-            if existing.expire_after_s != candidate.expire_after_s
-                || !existing.same_kind_options(candidate)
-            {
-                let message = format!(
-                    "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
-                    candidate.spec, existing.spec
-                );
-                return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
-            }
-            return Ok(Some(Known::Index(existing)));
-        }
-        if same_name {
-            let message = format!(
-                "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
-                candidate.spec, existing.spec
-            );
-            return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
-        }
-        // One that is unique, sparse or partial where the other is not is another index.
-        if is_same {
-            let message = format!(
-                "Index already exists with a different name: {}",
-                existing.name
-            );
-            return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
-        }
-    }
-    Ok(None)
 }

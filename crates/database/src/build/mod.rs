@@ -1,11 +1,9 @@
 //! Index builds: on existing data, while writes go on, and what a crash leaves of them.
 //!
-//! It stands above the commit path, and takes the locks of writers: it is one. `builds` is the register of the builds that are running, which definitions ask too.
+//! It stands above the commit path, and takes the locks of writers: it is one.
 
-pub(crate) mod builds;
 mod drop_builds;
 pub(crate) mod index_build;
-pub(crate) mod noted;
 pub(crate) mod unique_build;
 
 use crate::write::WriteParts;

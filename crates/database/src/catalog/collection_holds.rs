@@ -9,9 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::Collection;
 use crate::error::Result;
+use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::hold::{Hold, Holds, INTERRUPT_TICK};
-use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
 const DDL_SHARDS: usize = 16;
@@ -223,7 +223,7 @@ impl CollectionHolds {
 }
 
 fn ddl_shard(database: &str) -> usize {
-    lock_hash(database.as_bytes()) as usize % DDL_SHARDS
+    key_hash(database.as_bytes()) as usize % DDL_SHARDS
 }
 
 #[cfg(test)]

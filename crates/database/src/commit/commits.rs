@@ -8,6 +8,7 @@ use quarry_journal::{CommitReport, Journal, Level, Until};
 use quarry_storage::WriteBatch;
 use quarry_timing::{Phase, Work};
 
+use crate::commit::checkpoint::Checkpoints;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::Header;
 use crate::commit::refusals::Refusals;
@@ -15,7 +16,6 @@ use crate::commit::standstill::Standstill;
 use crate::commit::{CommitPath, Counts};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
-use crate::upkeep::checkpoint::Checkpoints;
 
 thread_local! {
     /// The cluster time of what this thread has committed last, until it is taken; 0 if that is nothing.
@@ -100,6 +100,20 @@ impl Commits {
         self.commit_record(syncing, record)
     }
 
+    /// Like `commit`, for a thread that has to end when it is told to: where others wait out a stall of the engine, it has
+    /// none committed and is to try again.
+    pub fn try_commit(&self, header: &Header<'_>, batch: &WriteBatch) -> Result<Option<u64>> {
+        self.late_writes.catch_up_at_once();
+        match self.journal.submit(&header.record(batch)) {
+            Ok(ticket) => {
+                self.refusals.taken();
+                Ok(Some(ticket.lsn))
+            }
+            Err(error) if error.is_stalled() => Ok(None),
+            Err(error) => Err(self.refusals.failed(error.into())),
+        }
+    }
+
     fn commit_record(&self, syncing: Option<Until>, record: Vec<u8>) -> Result<u64> {
         let _wait = quarry_timing::phase(Phase::CommitWait);
         self.late_writes.catch_up_at_once();
@@ -142,7 +156,7 @@ impl Commits {
     }
 
     /// Returns when what is committed up to `lsn` has reached `level`.
-    pub fn acknowledge(&self, lsn: u64, level: Level) -> Result<()> {
+    fn acknowledge(&self, lsn: u64, level: Level) -> Result<()> {
         if level == Level::Written || self.journal.durable_lsn() >= lsn {
             return Ok(());
         }

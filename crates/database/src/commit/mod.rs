@@ -129,6 +129,7 @@
 
 pub(crate) mod changed_records;
 pub(crate) mod changes;
+pub(crate) mod checkpoint;
 pub(crate) mod commits;
 pub(crate) mod definition_event;
 pub(crate) mod interests;

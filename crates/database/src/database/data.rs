@@ -194,12 +194,7 @@ impl Database {
         self.writer.commit(unit, operation, level, &session)
     }
 
-    /// Returns when what is committed up to `lsn` has reached `level`.
-    pub fn acknowledge(&self, lsn: u64, level: Level) -> Result<()> {
-        self.commits.acknowledge(lsn, level)
-    }
-
-    /// Like `acknowledge`, for a whole command that committed up to `lsn`. One that changed nothing waits for what it saw.
+    /// Returns when what a command has committed up to `lsn` has reached `level`. One that changed nothing waits for what it saw.
     pub fn settle(&self, lsn: Option<u64>, level: Level) -> Result<()> {
         self.commits.settle(lsn, level)
     }

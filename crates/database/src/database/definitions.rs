@@ -6,12 +6,12 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 
 use super::Database;
-use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::{Collection, CollectionDefinition};
-use crate::catalog::collection_stats::CollStats;
-use crate::catalog::database_stats::DbStats;
-use crate::catalog::definitions::{Dropped, OnMade};
-use crate::catalog::listing::{self, ExpiringIndex};
+use crate::definitions::changes::{Dropped, OnMade};
+use crate::definitions::collection_stats::CollStats;
+use crate::definitions::database_stats::DbStats;
+use crate::definitions::known_index::IndexesCreated;
+use crate::definitions::listing::{self, ExpiringIndex};
 use crate::error::Result;
 use crate::index::definition::IndexChange;
 use crate::keyspace::ident::Ident;

@@ -17,16 +17,17 @@ use quarry_journal::{Files, Identity, Journal, RealFiles, SimulatedFiles};
 use quarry_storage::{Engine, FreeSpace, Readiness};
 
 use crate::build::IndexBuilder;
-use crate::build::builds::{InterruptedBuild, interrupted};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection_holds::CollectionHolds;
-use crate::catalog::collection_stats::Sizes;
-use crate::catalog::definitions::Definitions;
-use crate::catalog::listing;
 use crate::catalog::validation::Validators;
 use crate::commit::CommitPath;
+use crate::commit::checkpoint::{CHECKPOINT_TICK, FREE_BYTES_BESIDE_WINDOW};
 use crate::commit::commits::Commits;
 use crate::commit::late_writes::LateWrites;
+use crate::definitions::builds::{InterruptedBuild, interrupted};
+use crate::definitions::changes::Definitions;
+use crate::definitions::collection_stats::Sizes;
+use crate::definitions::listing;
 use crate::error::{Error, Result};
 use crate::locks::WriteLocks;
 use crate::operation::Operation;
@@ -34,7 +35,6 @@ use crate::record_cache::RecordCache;
 use crate::sessions::session_records::SessionRecords;
 use crate::snapshot::reads::Reads;
 use crate::upkeep::background::Background;
-use crate::upkeep::checkpoint::{CHECKPOINT_TICK, FREE_BYTES_BESIDE_WINDOW};
 use crate::upkeep::database_cleaner::DatabaseCleaner;
 use crate::upkeep::reclaim::Reclaimer;
 use crate::upkeep::temporary_cleaner;
@@ -269,18 +269,18 @@ impl Database {
         self.background.start("checkpoint", move |stop| {
             let mut last_durable = 0;
             let mut reclaimer = Reclaimer::default();
-            let (journal, engine) = (commits.journal(), commits.late_writes());
+            let engine = commits.late_writes();
             while !stop.wait(CHECKPOINT_TICK) {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
                 let is_ready = engine.ready() == Readiness::Ready;
                 pinned.expire();
-                let checkpoints = commits.checkpoints();
-                checkpoints.tick(engine.as_ref(), journal, &mut last_durable);
-                if is_ready {
-                    let path = commits.path();
-                    let _ = reclaimer.step(engine.as_ref(), journal, path, &catalog, &epochs, stop);
-                }
+                let reclaim = || match is_ready {
+                    true => reclaimer.step(&commits, &catalog, &epochs, stop),
+                    false => Ok(()),
+                };
+                let (checkpoints, journal) = (commits.checkpoints(), commits.journal());
+                checkpoints.tick(engine.as_ref(), journal, &mut last_durable, reclaim);
             }
         });
     }

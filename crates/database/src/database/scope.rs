@@ -12,9 +12,9 @@ use quarry_journal::Level;
 use quarry_timing::Phase;
 
 use super::{Database, PinnedSnapshot};
-use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::Collection;
 use crate::commit::watches::CommitWatch;
+use crate::definitions::known_index::IndexesCreated;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;

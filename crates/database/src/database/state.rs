@@ -7,11 +7,11 @@ use quarry_journal::{Journal, RealFiles};
 use quarry_storage::Engine;
 
 use super::Database;
-use crate::build::builds::InterruptedBuild;
+use crate::commit::checkpoint::OnTrouble;
 use crate::commit::refusals::{OnChange, RefusedWrites};
+use crate::definitions::builds::InterruptedBuild;
 use crate::error::{Error, Result};
 use crate::record_cache::RecordCacheCounters;
-use crate::upkeep::checkpoint::OnTrouble;
 
 /// Where a copy of the data stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Database {
         &self.writer
     }
 
-    pub(crate) fn definitions(&self) -> &crate::catalog::definitions::Definitions {
+    pub(crate) fn definitions(&self) -> &crate::definitions::changes::Definitions {
         &self.definitions
     }
 

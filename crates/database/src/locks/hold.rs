@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
-use crate::locks::record_locks::lock_hash;
+use crate::keyspace::key_hash::key_hash;
 use crate::operation::Operation;
 
 const SHARDS: usize = 64;
@@ -71,7 +71,7 @@ impl Ident {
     /// The ident by which a database or the name of a collection is held: the name's hash, where no collection's ident
     /// is, since those count up from the lowest. Two names with one hash share a hold, which costs a wait.
     pub(super) fn of_name(name: &str) -> Ident {
-        Ident(lock_hash(name.as_bytes()) | 1 << 63)
+        Ident(key_hash(name.as_bytes()) | 1 << 63)
     }
 }
 

@@ -1,11 +1,12 @@
-//! Who waits for whom before a commit: the holds of collections, the locks of records and unique keys, and the turn of
-//! large batches.
+//! Who waits for whom: the holds of collections, the locks of records and unique keys, the turn of large batches, and the
+//! epochs that keep what a reader may still meet.
 //!
 //! `WriteLocks` belong to those who write documents and index entries; who changes definitions has only holds.
 //!
 //! A lock knows idents and hashes of keys. It must not know documents, the catalog or the commit path; the writes, the
 //! definitions and the builds take them, in the order that the comment at the head of `commit` gives.
 
+pub(crate) mod epochs;
 pub(crate) mod hold;
 pub(crate) mod large_batches;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::snapshot::epochs::Epochs;
+use crate::locks::epochs::Epochs;
 use hold::Holds;
 use large_batches::LargeBatches;
 use recent_changes::RecentChanges;

@@ -32,7 +32,7 @@ pub(crate) struct RecentChanges {
 struct State {
     /// How many open units read a snapshot that has everything up to this LSN.
     snapshots: BTreeMap<u64, usize>,
-    /// The LSN of the last commit of each lock. The hashes are seeded (`lock_hash`).
+    /// The LSN of the last commit of each lock. The hashes are seeded (`key_hash`).
     changed: FxHashMap<u64, u64>,
     /// Every key counts as changed by this commit.
     forgotten: u64,

@@ -6,11 +6,8 @@
 //! hold it for long, and others want what was taken. Locks end after apply and before sync, but for those of one new document (`Until::Synced`).
 
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, Hasher};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use hashbrown::DefaultHashBuilder;
 use parking_lot::{Condvar, Mutex};
 use quarry_timing::{Phase, Work};
 use rustc_hash::FxHashMap;
@@ -26,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(40);
 
 #[derive(Default)]
 struct Shard {
-    /// Who holds each lock, by the tag of its operation. The hashes are seeded (`lock_hash`).
+    /// Who holds each lock, by the tag of its operation. The hashes are seeded (`key_hash`).
     taken: Mutex<FxHashMap<u64, u64>>,
     released: Condvar,
 }
@@ -47,15 +44,6 @@ impl Default for LockTable {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
         }
     }
-}
-
-/// The hash a key is locked by. It has a seed of this process, because clients choose the keys: with a hash that they can
-/// compute, they could make keys that all meet in one lock, one bucket of a table, or one place of the record cache.
-pub fn lock_hash(key: &[u8]) -> u64 {
-    static SEEDED: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
-    let mut hasher = SEEDED.build_hasher();
-    hasher.write(key);
-    hasher.finish()
 }
 
 impl LockTable {

@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
+use crate::locks::epochs::Epochs;
 use crate::locks::hold::Hold;
 #[cfg(test)]
 use crate::locks::mutant::Mutant;
 use crate::locks::record_locks::LockTable;
 use crate::locks::{PATIENCE, WriteLocks};
 use crate::operation::Operation;
-use crate::snapshot::epochs::Epochs;
 
 /// Records that a unit of several pieces may lock, and as many unique keys.
 const UNIT_LOCKS_MAX: usize = if cfg!(test) { 1000 } else { 1 << 20 };
@@ -42,7 +42,7 @@ pub(crate) struct UnitLocks<L: Deref<Target = WriteLocks>> {
 enum Hashes {
     /// Taken by one call.
     Once(SmallVec<[u64; 4]>),
-    /// Taken by several calls, of which each leaves out what is there. The hashes are seeded (`lock_hash`).
+    /// Taken by several calls, of which each leaves out what is there. The hashes are seeded (`key_hash`).
     Growing(FxHashSet<u64>),
 }
 

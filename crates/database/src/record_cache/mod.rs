@@ -27,7 +27,7 @@ use std::thread;
 use quarry_storage::Result;
 use quarry_timing::Work;
 
-use crate::locks::record_locks::lock_hash;
+use crate::keyspace::key_hash::key_hash;
 use primitives::{AtomicU64, Mutex, Ordering};
 use shard::Shard;
 
@@ -118,7 +118,7 @@ impl RecordCache {
         read: &mut dyn FnMut(&[u8]),
         get: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<bool>,
     ) -> Result<bool> {
-        let hash = lock_hash(key);
+        let hash = key_hash(key);
         let mut copy = COPY.take();
         copy.clear();
         let is_found = self.find(hash, key, reader, &mut copy);
@@ -231,7 +231,7 @@ impl Reader {
 impl Applying<'_> {
     /// Takes a record out that the group changes, before the engine is written.
     pub fn forget(&self, key: &[u8]) {
-        let hash = lock_hash(key);
+        let hash = key_hash(key);
         self.cache.shard(hash).lock().forget(hash);
     }
 
@@ -240,7 +240,7 @@ impl Applying<'_> {
         if document.len() > RECORD_BYTES_MAX {
             return;
         }
-        let hash = lock_hash(key);
+        let hash = key_hash(key);
         self.cache
             .shard(hash)
             .lock()

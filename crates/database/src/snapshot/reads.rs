@@ -21,8 +21,8 @@ use std::sync::Arc;
 use quarry_storage::{Cursor, Engine, KeyRange, Snapshot};
 
 use crate::error::Result;
+use crate::locks::epochs::{Epoch, Epochs};
 use crate::record_cache::{Reader, RecordCache};
-use crate::snapshot::epochs::{Epoch, Epochs};
 
 /// After this many reads a snapshot puts nothing more into the cache: a long scan does not sweep out what others ask for.
 const READS_KEPT_MAX: u32 = 100;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::catalog::definitions::Definitions;
+use crate::definitions::changes::Definitions;
 use crate::operation::Operation;
 use crate::upkeep::background::{Background, Stop};
 

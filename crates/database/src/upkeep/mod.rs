@@ -1,9 +1,8 @@
-//! The upkeep of an open database: background threads, checkpoints, the space of what was dropped, and validation.
+//! The upkeep of an open database: background threads, the space of what was dropped, and validation.
 //!
-//! It stands above the commit path. Only `Database` starts it; nothing that reads or writes data uses it.
+//! It stands above the commit path and the definitions. Only `Database` starts it.
 
 pub(crate) mod background;
-pub(crate) mod checkpoint;
 pub(crate) mod database_cleaner;
 pub(crate) mod reclaim;
 pub(crate) mod temporary_cleaner;

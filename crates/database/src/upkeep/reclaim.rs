@@ -14,16 +14,15 @@
 
 use std::time::{Duration, Instant};
 
-use quarry_journal::Journal;
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 
 use crate::catalog::cache::Catalog;
-use crate::commit::CommitPath;
+use crate::commit::commits::Commits;
 use crate::commit::payload::Header;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
-use crate::snapshot::epochs::Epochs;
+use crate::locks::epochs::Epochs;
 use crate::upkeep::background::Stop;
 
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
@@ -47,15 +46,14 @@ pub struct Reclaimer {
 impl Reclaimer {
     pub fn step(
         &mut self,
-        engine: &dyn Engine,
-        journal: &Journal,
-        commit_path: &CommitPath,
+        commits: &Commits,
         catalog: &Catalog,
         epochs: &Epochs,
         stop: &Stop,
     ) -> Result<()> {
+        let engine: &dyn Engine = commits.late_writes().as_ref();
         if self.waiting.is_empty() {
-            let applied = commit_path.applied_lsn();
+            let applied = commits.path().applied_lsn();
             if applied == self.applied_seen {
                 return Ok(());
             }
@@ -92,14 +90,15 @@ impl Reclaimer {
             self.reclaimed += count;
         }
         engine.sync()?;
-        self.remove_marks(engine, journal)?;
-        self.waiting.clear();
-        self.reclaimed = 0;
+        if self.remove_marks(engine, commits)? {
+            self.waiting.clear();
+            self.reclaimed = 0;
+        }
         Ok(())
     }
 
-    /// Refused, the rest of the marks stay, and so does the wish to take them away.
-    fn remove_marks(&self, engine: &dyn Engine, journal: &Journal) -> Result<()> {
+    /// Refused, or while the engine takes nothing, the rest of the marks stay, and so does the wish to take them away; false then.
+    fn remove_marks(&self, engine: &dyn Engine, commits: &Commits) -> Result<bool> {
         for idents in self.waiting.chunks(MARKS_A_GROUP) {
             let mut batch = WriteBatch::new();
             let snapshot = engine.snapshot()?;
@@ -113,12 +112,11 @@ impl Reclaimer {
                     cursor.next()?;
                 }
             }
-            let mut record = Vec::new();
-            Header::PLAIN.write(&mut record);
-            record.extend_from_slice(batch.as_bytes());
-            journal.submit(&record)?;
+            if commits.try_commit(&Header::PLAIN, &batch)?.is_none() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

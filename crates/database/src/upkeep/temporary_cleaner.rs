@@ -1,9 +1,9 @@
-//! The thread that drops the temporary collections that a crash has left (`catalog::replacement`). It ends when there are none.
+//! The thread that drops the temporary collections that a crash has left (`definitions::replacement`). It ends when there are none.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::definitions::Definitions;
+use crate::definitions::changes::Definitions;
 use crate::keyspace::ident::Ident;
 use crate::operation::Operation;
 use crate::upkeep::background::Background;

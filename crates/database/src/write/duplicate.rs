@@ -5,8 +5,8 @@ use quarry_collation::Collation;
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use crate::build::builds::Builds;
 use crate::catalog::collection::Collection;
+use crate::definitions::builds::Builds;
 use crate::error::{DuplicateKey, Error, Result};
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};

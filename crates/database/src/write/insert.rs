@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::index::found_fields::Found;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
+use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 use crate::locks::large_batches::{Admitted, LARGE_BATCH_BYTES};
-use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
 /// The outcome of an insert: how many documents went in, and which did not.
@@ -346,7 +346,7 @@ impl<'i> InsertPiece<'i> {
     }
 
     fn lock_hashes(&self) -> SmallVec<[u64; 4]> {
-        self.record_keys.iter().map(lock_hash).collect()
+        self.record_keys.iter().map(key_hash).collect()
     }
 
     /// Refuses an `_id` that is stored already or stands twice in the piece.

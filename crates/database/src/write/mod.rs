@@ -28,15 +28,15 @@ use quarry_timing::Durations;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::build::builds::Builds;
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
-use crate::catalog::definitions::Definitions;
 use crate::commit::Counts;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, now_ms};
 use crate::commit::session_section::SessionSection;
+use crate::definitions::builds::Builds;
+use crate::definitions::changes::Definitions;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::locks::WriteLocks;

@@ -13,9 +13,9 @@ use crate::catalog::validation::Validation;
 use crate::commit::payload::{ChangeDetails, ChangeKind};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
+use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
-use crate::locks::record_locks::lock_hash;
 use crate::operation::Operation;
 
 /// The outcome of modifying one record.
@@ -184,7 +184,7 @@ impl<'m> ModifyPiece<'m> {
         compute: &mut Compute<'_>,
         operation: &Operation,
     ) -> Result<()> {
-        let hashes = self.record_keys.iter().map(|key| lock_hash(key)).collect();
+        let hashes = self.record_keys.iter().map(|key| key_hash(key)).collect();
         unit.locks.lock_records(hashes, operation)?;
         let reads = &writer.parts.reads;
         self.compute_changes(unit.latest(reads), compute)?;

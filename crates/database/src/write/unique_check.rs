@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 
 use super::duplicate::{duplicate_key, note_duplicate};
 use super::unit::Latest;
-use crate::build::builds::Builds;
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::definitions::builds::Builds;
 use crate::error::{Error, Result};
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::{Entry, KeyBuffer};
-use crate::locks::record_locks::lock_hash;
+use crate::keyspace::key_hash::key_hash;
 
 /// The hashes of the unique keys in these buffers, to be locked by one call.
 pub(crate) fn lock_hashes(
@@ -26,7 +26,7 @@ pub(crate) fn lock_hashes(
     for buffer in buffers {
         for entry in &buffer.entries {
             if is_unique(index_catalog, entry) {
-                hashes.push(lock_hash(buffer.key(entry)));
+                hashes.push(key_hash(buffer.key(entry)));
             }
         }
     }

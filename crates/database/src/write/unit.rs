@@ -31,22 +31,22 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::catalog::collection::{Collection, IndexCatalog};
-use crate::catalog::definitions::creation;
 use crate::commit::changes::{ChangeDetails, ChangeKind, Changes};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::Delta;
 use crate::commit::{Counts, decode_counts};
+use crate::definitions::changes::creation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;
+use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
 #[cfg(test)]
 use crate::locks::mutant::Mutant;
 use crate::locks::recent_changes::OpenSnapshot;
-use crate::locks::record_locks::lock_hash;
 use crate::locks::unit_locks::UnitLocks;
 use crate::operation::Operation;
 use crate::snapshot::collection_snapshot::{entry_in, snapshot_unavailable};
@@ -691,7 +691,7 @@ impl OwnWrites {
             None => {}
         }
         match &self.snapshot {
-            Some((_, open)) if open.is_changed(lock_hash(key)) => Err(Error::WriteConflict),
+            Some((_, open)) if open.is_changed(key_hash(key)) => Err(Error::WriteConflict),
             Some((snapshot, _)) if self.is_snapshot_older => {
                 let (mut then, mut now): (Option<Vec<u8>>, Option<Vec<u8>>) = (None, None);
                 snapshot.get(key, &mut |bytes| then = Some(bytes.to_vec()))?;

@@ -18,10 +18,10 @@ use quarry_bson::{Document, RawDocument};
 
 use super::Writer;
 use super::unit::WriteUnit;
-use crate::build::index_build::{IndexesCreated, known};
 use crate::catalog::collection::{Collection, new_entry};
-use crate::catalog::definitions::stage_expiring;
 use crate::catalog::view::VIEW_ON;
+use crate::definitions::changes::stage_expiring;
+use crate::definitions::known_index::{IndexesCreated, known};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};

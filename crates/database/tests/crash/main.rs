@@ -372,7 +372,7 @@ fn write(database: &Database, random: &mut Random, model: &mut Model) {
     // It may have made its collection.
     model.definitions.push(follower::definitions(database));
     if let Some(lsn) = lsn {
-        database.acknowledge(lsn, level).unwrap();
+        database.settle(Some(lsn), level).unwrap();
         if level == Level::Durable {
             // One log: what is durable makes all before it durable.
             model.settle();

@@ -192,11 +192,6 @@ impl Matcher {
     }
 
     /// The details of the match, if the document matches.
-    pub fn matches_with_position(&self, document: RawDocument<'_>) -> Option<MatchDetails> {
-        self.try_match_details(document).unwrap_or(None)
-    }
-
-    /// Like `matches_with_position`, but tells why it failed.
     pub fn try_match_details(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>> {
         let mut walk = Walk::new(&self.collation);
         walk.work(units_of_search(document));

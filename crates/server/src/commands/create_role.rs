@@ -101,7 +101,10 @@ pub fn granted_privileges(
                 "Roles on the '{}' database cannot be granted privileges that target other databases or the cluster",
                 role.database
             );
-            return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
+            return Err(CommandError::new(
+                ErrorCode::INVALID_ROLE_MODIFICATION,
+                message,
+            ));
         }
         invocation.require(Action::GrantRole, Resource::Database(database))?;
     }
@@ -116,13 +119,19 @@ pub fn check_inherited(database: &Database, role: &Name, names: &[Name]) -> Resu
             "Roles on the '{}' database cannot be granted roles from other databases",
             role.database
         );
-        return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
+        return Err(CommandError::new(
+            ErrorCode::INVALID_ROLE_MODIFICATION,
+            message,
+        ));
     }
     roles::check_exist(database, names)?;
     let reached = roles::check_within(database, names)?;
     if names.contains(role) || reached.roles.contains(role) {
         let message = format!("Granting roles to {role} would introduce a cycle in the role graph");
-        return Err(CommandError::new(ErrorCode::INVALID_ROLE_MODIFICATION, message));
+        return Err(CommandError::new(
+            ErrorCode::INVALID_ROLE_MODIFICATION,
+            message,
+        ));
     }
     Ok(())
 }

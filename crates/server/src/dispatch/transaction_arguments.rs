@@ -120,7 +120,10 @@ impl Part {
             "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and {} is not a retryable write command.",
             command.name
         );
-        Err(CommandError::new(ErrorCode::NOT_A_RETRYABLE_WRITE_COMMAND, message))
+        Err(CommandError::new(
+            ErrorCode::NOT_A_RETRYABLE_WRITE_COMMAND,
+            message,
+        ))
     }
 
     fn in_transaction(command: CommandInSession, is_first: bool) -> Result<Part> {

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::net::connections::Entry;
 
 /// Stack of a connection's thread. Only the pages that are touched take memory, so a quiet connection costs a few of
-/// them; the deepest filter, expression and document that are accepted must fit (`tests/depth.rs`).
+/// them; the deepest filter, expression and document that are accepted must fit (`tests/process/protocol.rs`).
 pub const CONNECTION_STACK_BYTES: usize = 2 << 20;
 /// Threads without a connection, at most.
 const WAITING_MAX: usize = 16;

@@ -449,7 +449,7 @@ fn write(database: &Database, writer: u64, random: &mut Random, written: &Writte
     } else {
         Level::Written
     };
-    if let Err(error) = database.acknowledge(lsn, level) {
+    if let Err(error) = database.settle(Some(lsn), level) {
         written.refused(&error);
         return;
     }

@@ -1,6 +1,6 @@
 //! `quarry dump`: databases into files, in the formats of mongodump.
 //!
-//! A dump is a directory with a file of documents and one of metadata a collection, or one archive (`archive.rs`). Collections are read by several
+//! A dump is a directory with a file of documents and one of metadata a collection, or one archive (`archive/mod.rs`). Collections are read by several
 //! connections at once, each as it is while it is read: the dump of a server that is written to is not of one moment, and `quarry backup` is.
 
 mod archive_output;

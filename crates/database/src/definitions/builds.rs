@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use quarry_storage::{Engine, KeyRange, WriteBatch};
 use rustc_hash::FxHashMap;
 
-use crate::build::noted::Noted;
+use crate::definitions::noted::Noted;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
 use crate::keyspace::ident::Ident;

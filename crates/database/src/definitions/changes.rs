@@ -11,7 +11,6 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
-use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{
     COLLATION, Collection, CollectionDefinition, PRE_IMAGES, new_entry,
@@ -22,6 +21,7 @@ use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
+use crate::definitions::builds::{stage_mark, unstage_mark};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{Index, IndexChange};

@@ -59,11 +59,18 @@ impl Checkpoints {
         let _ = self.space.set(space);
     }
 
-    /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long. Tells of what
-    /// fails. One thread calls it.
-    pub fn tick(&self, engine: &dyn Engine, journal: &Journal, last_durable: &mut u64) {
+    /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long; `beside` is
+    /// what the same thread does then. Tells of what fails. One thread calls it.
+    pub fn tick(
+        &self,
+        engine: &dyn Engine,
+        journal: &Journal,
+        last_durable: &mut u64,
+        beside: impl FnOnce() -> Result<()>,
+    ) {
         let stepped = self.step(engine, journal, last_durable);
-        let failed = stepped.err().map(|error| error.to_string());
+        let failed = stepped.and(beside()).err();
+        let failed = failed.map(|error| error.to_string());
         self.note(failed.or_else(|| journal.trouble()));
     }
 
@@ -157,7 +164,7 @@ mod tests {
             Level::Written,
         ))
         .unwrap();
-        (database.acknowledge(inserted.lsn.unwrap(), Level::Durable)).unwrap();
+        (database.settle(inserted.lsn, Level::Durable)).unwrap();
         let ended = quarry_timing::end_operation(OperationKind::Insert);
         ended.work(quarry_timing::Work::Checkpoint)
     }

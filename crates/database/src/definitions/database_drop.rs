@@ -27,10 +27,10 @@ use parking_lot::MutexGuard;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::collection::Collection;
-use crate::catalog::definitions::Definitions;
-use crate::catalog::listing::{Entries, is_there};
 use crate::commit::definition_event::{DROPS_FIELD, DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header};
+use crate::definitions::changes::Definitions;
+use crate::definitions::listing::{Entries, is_there};
 use crate::error::Result;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::{Namespace, check_database};

@@ -8,8 +8,8 @@ use quarry_bson::RawDocument;
 use quarry_journal::Level;
 
 use crate::catalog::collection::{Collection, CollectionDefinition};
-use crate::catalog::definitions::{Definitions, RenameTarget};
-use crate::catalog::listing;
+use crate::definitions::changes::{Definitions, RenameTarget};
+use crate::definitions::listing;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::ident::{Ident, new_uuid};

@@ -11,9 +11,9 @@ use std::collections::BinaryHeap;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
-use crate::catalog::collection_stats::Sizes;
-use crate::catalog::listing::Entries;
 use crate::commit::decode_counts;
+use crate::definitions::collection_stats::Sizes;
+use crate::definitions::listing::Entries;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;

@@ -1,0 +1,86 @@
+//! What createIndexes finds already there, and what it reports.
+
+use crate::definitions::changes::{names_id, same_pattern};
+use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
+use crate::index::definition::Index;
+
+/// The report of createIndexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexesCreated {
+    /// The number of indexes before, `_id_` counted.
+    pub before: usize,
+    /// The number of indexes after, `_id_` counted.
+    pub after: usize,
+    /// Whether the collection was made for its indexes.
+    pub created_collection: bool,
+}
+
+/// An index of the definition that is asked for.
+pub(crate) enum Known<'i> {
+    /// The one on `_id`, which is always there.
+    Id,
+    Index(&'i Index),
+}
+
+/// The index of the same definition, if it exists; an error if a different one stands in its way.
+pub(crate) fn known<'i>(
+    candidate: &Index,
+    indexes: impl Iterator<Item = &'i Index>,
+) -> Result<Option<Known<'i>>> {
+    if candidate.pattern.is_id() {
+        let has_options = candidate.unique
+            || candidate.sparse
+            || candidate.partial.is_some()
+            || candidate.expire_after_s.is_some();
+        if has_options {
+            return Err(Error::invalid(
+                ErrorCode::INVALID_INDEX_SPECIFICATION_OPTION,
+                "the fields 'unique', 'sparse', 'partialFilterExpression' and 'expireAfterSeconds' are not valid for an _id index specification",
+            ));
+        }
+        return Ok(Some(Known::Id));
+    }
+    if &*candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
+        return Err(Error::invalid(
+            ErrorCode::BAD_VALUE,
+            "the index name '_id_' is reserved for the _id index",
+        ));
+    }
+    for existing in indexes {
+        let same_key = same_pattern(
+            existing.pattern.document.as_raw(),
+            candidate.pattern.document.as_raw(),
+        );
+        let same_name = existing.name == candidate.name;
+        let is_same = same_key && existing.same_options(candidate);
+        if is_same && same_name {
+            if existing.expire_after_s != candidate.expire_after_s
+                || !existing.same_kind_options(candidate)
+            {
+                let message = format!(
+                    "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
+                    candidate.spec, existing.spec
+                );
+                return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
+            }
+            return Ok(Some(Known::Index(existing)));
+        }
+        if same_name {
+            let message = format!(
+                "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
+                candidate.spec, existing.spec
+            );
+            return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
+        }
+        // One that is unique, sparse or partial where the other is not is another index.
+        if is_same {
+            let message = format!(
+                "Index already exists with a different name: {}",
+                existing.name
+            );
+            return Err(Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,14 @@
+//! Definitions: how it changes which databases, collections and indexes there are, their listings, and how large they are.
+//!
+//! It stands above the commit path, as writes do: a change holds collections (`catalog::collection_holds`) and commits. It has no
+//! lock of a record to take. `builds` is the register of the index builds that are running.
+
+pub(crate) mod builds;
+pub(crate) mod changes;
+pub(crate) mod collection_stats;
+pub(crate) mod database_drop;
+pub(crate) mod database_stats;
+pub(crate) mod known_index;
+pub(crate) mod listing;
+pub(crate) mod noted;
+pub(crate) mod replacement;
