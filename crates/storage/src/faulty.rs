@@ -38,6 +38,7 @@ struct Switches {
     held: usize,
     hold_syncs: bool,
     held_syncs: usize,
+    panic_in_sync: bool,
 }
 
 /// Writes are as far apart as their bytes take at a rate. Like RocksDB's, it charges before it looks whether the writer waits.
@@ -155,6 +156,11 @@ impl Faulty {
         self.switches.lock().held_syncs
     }
 
+    /// The next sync panics.
+    pub fn panic_in_next_sync(&self) {
+        self.switches.lock().panic_in_sync = true;
+    }
+
     /// Every sync fails with `error` until [`Faulty::heal`].
     pub fn fail_syncs(&self, error: Error) {
         self.switches.lock().sync_error = Some(error);
@@ -262,6 +268,10 @@ impl Engine for Faulty {
 
     fn sync(&self) -> Result<()> {
         let mut switches = self.switches.lock();
+        assert!(
+            !std::mem::take(&mut switches.panic_in_sync),
+            "switched on by a test"
+        );
         switches.held_syncs += 1;
         while switches.hold_syncs {
             self.released.wait(&mut switches);

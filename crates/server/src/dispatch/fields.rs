@@ -175,6 +175,11 @@ impl Field {
     pub fn is_absent_where_null(&self) -> bool {
         self.kind != Kind::Any
     }
+
+    /// Whether every use of the field is refused.
+    pub fn is_never_served(&self) -> bool {
+        self.standing == Standing::NotServed && self.kind != Kind::Flag
+    }
 }
 
 /// The fields that have come.

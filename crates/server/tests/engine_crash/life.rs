@@ -162,8 +162,14 @@ impl Life {
                     ErrorCode::CHANGE_STREAM_HISTORY_LOST.0,
                     "{fallen:?}"
                 );
+                // The engine has all of it, so that a segment may go as soon as the journal is open.
+                let kept_first = database.journal().first_lsn();
                 let is_there = journal_first.is_some_and(|first| follower.lsn() >= first);
-                assert!(is_engine_ahead || !is_there, "{fallen:?}: {follower:?}");
+                let is_kept = is_there && kept_first != 0 && follower.lsn() >= kept_first;
+                assert!(
+                    is_engine_ahead || !is_kept,
+                    "{error}: engine {engine_lsn}, journal {journal_first:?} to {journal_lsn}, now from {kept_first}, {fallen:?}: {follower:?}"
+                );
                 follower = Follower::behind(&database, documents);
             }
         }
