@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,6 +18,8 @@ from validation import validate_everything
 ENGINES = [engine for engine in os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx").split(",") if engine != "memory"]
 # `make torture` asks for more.
 ROUNDS = int(os.environ.get("QUARRY_BACKUP_ROUNDS", "3"))
+# So many backups are kept beside each other; the oldest is checked and removed for another one.
+KEPT_MAX = 10
 WRITERS = 3
 PATIENCE_SECONDS = 60
 
@@ -120,6 +123,15 @@ def acknowledged(writers):
 def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a_transaction(durable, writers, tmp_path):
     repository = tmp_path / "repository"
     backups, shared_mb = [], 0
+
+    def check(name, before, after):
+        server = restored(repository, tmp_path / name, durable.engine, "--id", name)
+        try:
+            check_load(server.port, before, after)
+        finally:
+            assert server.stop() == 0
+        shutil.rmtree(tmp_path / name)
+
     for number in range(ROUNDS):
         wait_until(lambda: min(acknowledged(writers).values()) >= 20 * (number + 1))
         before = acknowledged(writers)
@@ -129,19 +141,19 @@ def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a
         # A compaction of so little data leaves none of it as it was, so that single ones may share nothing with those before.
         shared_mb += all_mb - new_mb
         backups.append((name, before, after))
+        if len(backups) > KEPT_MAX:
+            # The oldest one goes, whatever it shares with the others.
+            check(*backups.pop(0))
+            succeed("backup", "remove", "--from", repository, "--keep", KEPT_MAX)
     assert shared_mb > 0
     for writer in writers:
         writer.end()
     assert [line.split()[0] for line in succeed("backup", "list", "--from", repository).splitlines()] == [
         name for name, _, _ in backups
     ]
-    assert succeed("backup", "verify", "--from", repository).count(": whole") == ROUNDS
-    for name, before, after in backups:
-        server = restored(repository, tmp_path / name, durable.engine, "--id", name)
-        try:
-            check_load(server.port, before, after)
-        finally:
-            assert server.stop() == 0
+    assert succeed("backup", "verify", "--from", repository).count(": whole") == len(backups)
+    for backup in backups:
+        check(*backup)
     # The latest one without a name; the others go, and what they shared stays.
     succeed("backup", "remove", "--from", repository, "--keep", 1)
     server = restored(repository, tmp_path / "latest", durable.engine)

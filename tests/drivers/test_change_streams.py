@@ -232,6 +232,29 @@ def test_expanded_events_tell_of_definitions(things):
     assert kinds([drop]) == ["drop"] and drop["collectionUUID"] == uuid and "operationDescription" not in drop
 
 
+def test_streams_tell_of_views_only_where_they_are_asked_to(things):
+    database = things.database
+    with database.watch() as plain, database.watch(show_expanded_events=True) as expanded:
+        with database.named.watch(show_expanded_events=True) as of_name:
+            database.create_collection("named", viewOn="things", pipeline=[])
+            with pytest.raises(OperationFailure) as refused:
+                database.named.watch()
+            assert refused.value.code == 166
+            database.command("collMod", "named", viewOn="other", pipeline=[{"$match": {"a": 1}}])
+            database.drop_collection("named")
+            database.create_collection("named")
+            database.named.insert_one({"_id": 1})
+            # The name is a collection's only from the second time on.
+            assert kinds(events(of_name, 2)) == ["create", "insert"]
+        made, changed, dropped, collection = events(expanded, 4)
+        assert kinds([made, changed, dropped, collection]) == ["create", "modify", "drop", "create"]
+        assert made["operationDescription"] == {"viewOn": "things", "pipeline": []}
+        assert changed["operationDescription"] == {"viewOn": "other", "pipeline": [{"$match": {"a": 1}}]}
+        assert "collectionUUID" in collection
+        assert not any("collectionUUID" in event for event in (made, changed, dropped))
+        assert kinds(events(plain, 1)) == ["insert"]
+
+
 def test_stages_behind_select_and_shape(things):
     pipeline = [{"$match": {"fullDocument.keep": True}}, {"$project": {"fullDocument.a": 1, "operationType": 1}}]
     with things.watch(pipeline) as stream:

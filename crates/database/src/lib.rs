@@ -43,7 +43,7 @@ pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::{encode_collated, parse_collation};
 pub use commit::changes::ChangeKind;
 pub use commit::commits::take_commit_time;
-pub use commit::definition_event::DefinitionKind;
+pub use commit::definition_event::{DefinitionKind, is_of_view};
 pub use commit::late_writes::ReplyFirst;
 pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::session_section::RecordSession;

@@ -12,6 +12,8 @@
 
 use quarry_bson::{Document, RawBinary, RawDocument, RawValue, Value};
 
+use crate::catalog::collection::Collection;
+use crate::catalog::view::VIEW_ON;
 use crate::keyspace::varint::{read_len, write_len};
 
 /// Which definition changed, and how.
@@ -52,6 +54,15 @@ impl DefinitionKind {
 /// The field of a dropped database that counts the drops of its collections before it.
 pub const DROPS_FIELD: &str = "drops";
 
+/// The field that marks the drop of a view.
+const VIEW_FIELD: &str = "view";
+
+/// Whether the document of a change of a definition tells of a view.
+pub fn is_of_view(body: RawDocument<'_>) -> bool {
+    let options = body.get_document("o");
+    body.get(VIEW_FIELD).is_some() || options.is_some_and(|options| options.get(VIEW_ON).is_some())
+}
+
 /// A change of a definition on its way into a record.
 #[derive(Clone, Debug)]
 pub struct DefinitionEvent {
@@ -70,6 +81,16 @@ impl DefinitionEvent {
             append_uuid(&mut body, "ui", &uuid);
         }
         DefinitionEvent { kind, body }
+    }
+
+    /// The drop of a collection or a view.
+    pub fn drop_of(collection: &Collection) -> DefinitionEvent {
+        let (name, uuid) = (collection.namespace.as_str(), Some(collection.uuid));
+        let event = DefinitionEvent::new(DefinitionKind::Drop, name, uuid);
+        match collection.view.is_some() {
+            true => event.with(VIEW_FIELD, true),
+            false => event,
+        }
     }
 
     /// Adds a field.
@@ -115,6 +136,11 @@ impl<'a> RecordDefinition<'a> {
     pub fn names(&self) -> [Option<&'a str>; 2] {
         let body = RawDocument::new(self.body).ok();
         ["ns", "to"].map(|field| body.and_then(|body| body.get_str(field)))
+    }
+
+    /// Whether it is about a view, of which streams over collections know nothing.
+    pub fn is_of_view(&self) -> bool {
+        RawDocument::new(self.body).is_ok_and(is_of_view)
     }
 
     /// Whether a database is dropped whose collections are not told of one by one.

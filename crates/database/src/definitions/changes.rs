@@ -679,11 +679,7 @@ impl Definitions {
         };
         let mut batch = WriteBatch::new();
         let indexes = self.stage_drop(&collection, &mut batch)?;
-        let event = DefinitionEvent::new(
-            DefinitionKind::Drop,
-            namespace.as_str(),
-            Some(collection.uuid),
-        );
+        let event = DefinitionEvent::drop_of(&collection);
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         Ok(Some((Dropped { indexes }, lsn)))
     }

@@ -114,8 +114,7 @@ impl Definitions {
             if is_dead {
                 continue;
             }
-            let (namespace, uuid) = (collection.namespace.as_str(), collection.uuid);
-            let event = DefinitionEvent::new(DefinitionKind::Drop, namespace, Some(uuid));
+            let event = DefinitionEvent::drop_of(&collection);
             bytes += event.body.as_bytes().len();
             if bytes > DROPS_BYTES_MAX {
                 return Ok(None);

@@ -74,6 +74,7 @@ impl ChangeScope {
             (ChangeScope::Collection(namespace), DefinitionKind::DropDatabase) => {
                 names[0] == Some(namespace.database()) && definition.stands_for_collections()
             }
+            (ChangeScope::Collection(_), _) if definition.is_of_view() => false,
             _ => wanted.any(|name| self.wants(name)),
         }
     }

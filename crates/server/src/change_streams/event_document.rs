@@ -52,7 +52,12 @@ pub fn event_document(
     out.append("clusterTime", Timestamp::from_u64(event.cluster_time));
     append_transaction(event, &mut out);
     out.append("wallTime", DateTime(event.wall_ms));
+    let is_of_view = match &event.body {
+        ChangeBody::Definition { body, .. } => is_of_view(*body),
+        ChangeBody::Document(_) => false,
+    };
     if options.shows_expanded_events
+        && !is_of_view
         && let Some(uuid) = &event.uuid
     {
         append_uuid("collectionUUID", uuid, &mut out);
@@ -108,13 +113,15 @@ fn description(event: &ChangeEvent<'_>, options: &Options) -> Result<Option<Docu
 pub fn is_expanded(event: &ChangeEvent<'_>) -> bool {
     match &event.body {
         ChangeBody::Document(_) => false,
-        ChangeBody::Definition { kind, .. } => matches!(
-            kind,
+        ChangeBody::Definition { kind, body } => match kind {
             DefinitionKind::Create
-                | DefinitionKind::CreateIndexes
-                | DefinitionKind::DropIndexes
-                | DefinitionKind::Modify
-        ),
+            | DefinitionKind::CreateIndexes
+            | DefinitionKind::DropIndexes
+            | DefinitionKind::Modify => true,
+            DefinitionKind::Drop | DefinitionKind::Rename | DefinitionKind::DropDatabase => {
+                is_of_view(*body)
+            }
+        },
     }
 }
 
@@ -232,8 +239,10 @@ fn append_definition(
             for option in body.get_document("o").unwrap_or(RawDocument::EMPTY) {
                 description.append_element(option);
             }
-            let id_index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
-            description.append("idIndex", &id_index);
+            if !is_of_view(body) {
+                let id_index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+                description.append("idIndex", &id_index);
+            }
             description.finish();
         }
         DefinitionKind::Modify => {
@@ -256,7 +265,7 @@ fn append_state_before(
     let was = body.get_document("was").unwrap_or(RawDocument::EMPTY);
     let mut before = out.document("stateBeforeChange");
     let mut of_collection = before.document("collectionOptions");
-    if let Some(uuid) = &event.uuid {
+    if let Some(uuid) = event.uuid.as_ref().filter(|_| !is_of_view(body)) {
         append_uuid("uuid", uuid, &mut of_collection);
     }
     for option in was.iter().filter(|option| option.name() != "index") {

@@ -65,6 +65,11 @@ pub fn open(
         Some(namespace) => namespace.as_str().to_owned(),
         None => format!("{}.$cmd.aggregate", invocation.generic.database),
     };
+    if let Some(namespace) = &namespace
+        && let Some(collection) = invocation.server.database.collection(namespace)?
+    {
+        collection.refuse_view()?;
+    }
     let scope = scope(
         invocation.generic.database,
         namespace,

@@ -2,17 +2,19 @@
 
 use quarry_bson::DocumentBuilder;
 use quarry_database::Namespace;
-use quarry_query::exec::CountRequest;
+use quarry_query::exec::{CountRequest, FindRequest};
 use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use super::own_views::{self, OwnView};
 use super::writes;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, Present, any, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::sessions::client_cursor::ClientCursor;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[
@@ -38,15 +40,36 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
     let request = parse(&namespace, &context, invocation.arguments())?;
-    let count = invocation
-        .server
-        .data()
-        .count(invocation.operation, request)?;
+    let count = match own_views::view_of(invocation, namespace.collection()) {
+        Some(view) => count_of_view(invocation, view, request)?,
+        None => (invocation.data()).count(invocation.operation, request)?,
+    };
     match i32::try_from(count) {
         Ok(count) => reply.append("n", count),
         Err(_) => reply.append("n", i64::try_from(count).unwrap_or(i64::MAX)),
     };
     Ok(())
+}
+
+/// The documents that match of a view of what the server knows by itself, of which there are few.
+fn count_of_view(
+    invocation: &Invocation<'_>,
+    view: OwnView,
+    request: CountRequest<'_>,
+) -> Result<u64> {
+    let mut found = FindRequest::new(request.namespace);
+    found.context = request.context;
+    (found.filter, found.hint) = (request.filter, request.hint);
+    (found.skip, found.limit) = (request.skip, request.limit);
+    let source = own_views::find(invocation, view, &found)?;
+    let name = request.namespace.to_string();
+    let mut cursor = ClientCursor::new(name, invocation.generic.session, source);
+    let (mut count, mut document) = (0, Vec::new());
+    while cursor.next(invocation.operation, &mut document)? {
+        count += 1;
+        document.clear();
+    }
+    Ok(count)
 }
 
 /// Reads the command; `explain` shares it.

@@ -212,6 +212,13 @@ impl ReadConcern {
                 }
             }
         }
+        let waits_by_time = !matches!(parsed.level, ReadLevel::Linearizable | ReadLevel::Available);
+        if parsed.after_cluster_time.is_some() && !waits_by_time {
+            return Err(CommandError::new(
+                ErrorCode::INVALID_OPTIONS,
+                "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
+            ));
+        }
         if parsed.after_cluster_time.is_some() && parsed.at_cluster_time.is_some() {
             return Err(CommandError::new(
                 ErrorCode::INVALID_OPTIONS,

@@ -274,7 +274,8 @@ impl ClientCursor {
         }
     }
 
-    fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
+    /// Appends the next document to `out`; false if there is none now.
+    pub fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
         if !self.overflow.is_empty() {
             out.append(&mut self.overflow);
             return Ok(true);

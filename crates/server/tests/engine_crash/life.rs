@@ -57,6 +57,8 @@ pub struct Life {
     follower: Follower,
 }
 
+const HOUR_MS: u64 = 3_600_000;
+
 /// The state that writers share while they write.
 #[derive(Default)]
 struct Written {
@@ -108,7 +110,9 @@ impl Life {
             .unwrap_or_else(|error| panic!("{fallen:?}: {error}"));
         let engine_lsn = engine.durable_lsn().unwrap();
         let (journal_first, journal_lsn) = power_loss::extent(&fallen.journal);
-        let (database, files) = open(&engine, &fallen.journal, &fallen.kernel, writers);
+        // What is looked at here is opened once more from the older engine: no segment may go meanwhile, however long it takes.
+        let (database, files) =
+            open_keeping(&engine, &fallen.journal, &fallen.kernel, writers, HOUR_MS);
         let found = read(&database);
         let Some(kept) = history.beginning(&found, fallen.must_lsn) else {
             let difference = history.difference(&found, fallen.must_lsn);
@@ -413,7 +417,20 @@ fn open(
     kernel: &Kernel,
     writers: u64,
 ) -> (Arc<Database>, Arc<ForgettingFiles>) {
+    open_keeping(engine, journal, kernel, writers, 0)
+}
+
+/// Like `open`, with segments that no checkpoint needs kept for a while.
+fn open_keeping(
+    engine: &Arc<ImagedEngine>,
+    journal: &Path,
+    kernel: &Kernel,
+    writers: u64,
+    retain_ms: u64,
+) -> (Arc<Database>, Arc<ForgettingFiles>) {
     let options = Options {
+        journal_retain_ms: retain_ms,
+        journal_retain_bytes_max: u64::MAX,
         journal_directory: None,
         commit_interval_ms: if writers == 1 { 0 } else { COMMIT_INTERVAL_MS },
         journal_segment_bytes: Some(JOURNAL_SEGMENT_BYTES),
