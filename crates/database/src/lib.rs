@@ -62,7 +62,7 @@ pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
-pub use index::definition::{Index, IndexChange, KeyField, KeyPattern, WILDCARD};
+pub use index::definition::{Index, IndexChange, KeyField, KeyPattern, TEXT, WILDCARD};
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
 };

@@ -21,6 +21,7 @@ mod sorter;
 pub mod spilling;
 mod stage_memory;
 mod stored_id;
+mod text_index;
 mod validator;
 mod value_set;
 mod wildcard_index;

@@ -1,5 +1,5 @@
 //! Metadata: a read knows of a document its RecordId, the key of the index by which it was found, and the key by which it was
-//! sorted. Expressions read it with `$meta`.
+//! sorted, and of one that was searched for how much it is about that. Expressions read it with `$meta`, and a sort may be by the last.
 //!
 //! On its way from the access of a plan to whoever reads it, the metadata stands in one more field at the end of the document,
 //! so that sorts hold it and write it to disk with the document. No path leads to that field, because its name has a dot.
@@ -11,12 +11,14 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use crate::error::Error;
 
 /// The field that holds the metadata; a path would look for `metadata` within `$quarry`.
-const FIELD: &str = "$quarry.metadata";
+pub(crate) const FIELD: &str = "$quarry.metadata";
 
 /// The names of `$meta`, which are those of the fields of the metadata, too.
 pub(crate) const RECORD_ID: &str = "recordId";
 /// The fields of the key pattern with their values.
 pub(crate) const INDEX_KEY: &str = "indexKey";
+/// How much a document is about the words that were searched for.
+pub(crate) const TEXT_SCORE: &str = "textScore";
 /// The values that were sorted by.
 pub(crate) const SORT_KEY: &str = "sortKey";
 
@@ -33,6 +35,8 @@ impl MetadataKinds {
     pub const INDEX_KEY: MetadataKinds = MetadataKinds(2);
     /// `{$meta: "sortKey"}`.
     pub const SORT_KEY: MetadataKinds = MetadataKinds(4);
+    /// `{$meta: "textScore"}`.
+    pub const TEXT_SCORE: MetadataKinds = MetadataKinds(16);
     /// Distances and points of a query by distance.
     pub const GEO_NEAR: MetadataKinds = MetadataKinds(8);
 

@@ -2,7 +2,7 @@
 //!
 //! A missing field sorts as null, an empty array as undefined, and an array by its smallest element where the
 //! field ascends, its largest where it descends. Fields through one array are taken from the same element.
-//! `$natural` is recognised, an order by `$meta` refused. Keys are for comparing only: they are not decoded.
+//! `$natural` is recognised, and an order by the score of a search (`$meta`), which is read of the metadata that a document comes with. Keys are for comparing only: they are not decoded.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_collated, units_of};
-use crate::metadata::not_available;
+use crate::metadata::{self, not_available};
 use crate::{Collation, encode_collated};
 
 /// The work of one field of the key that an array's element gives.
@@ -41,6 +41,27 @@ pub struct SortField {
     pub path: FieldPath,
     /// The direction.
     pub direction: Direction,
+    /// The field is `{$meta: "textScore"}`: what is sorted by is how much a document is about the words that were searched for, the
+    /// most first. The path means nothing then.
+    pub is_score: bool,
+}
+
+impl SortField {
+    /// The value that the field sorts a document by, or the way to it; `head` is the element that its path begins with.
+    fn cursor<'a>(
+        &self,
+        document: RawDocument<'a>,
+        head: Option<RawElement<'a>>,
+    ) -> Cursor<'a, '_> {
+        if !self.is_score {
+            let value = head.map(|element| element.value());
+            return resolve(value, &self.path.parts()[1..]);
+        }
+        let attached = document.get(metadata::FIELD);
+        let attached = attached.and_then(|attached| attached.as_document());
+        let score = attached.and_then(|attached| attached.get(metadata::TEXT_SCORE));
+        Cursor::Value(score.unwrap_or(RawValue::Null))
+    }
 }
 
 impl SortPattern {
@@ -56,9 +77,11 @@ impl SortPattern {
         }
         let mut fields: Vec<SortField> = Vec::new();
         for element in pattern {
+            let (direction, is_score) = parse_direction(element)?;
             let field = SortField {
                 path: parse_path(element)?,
-                direction: parse_direction(element)?,
+                direction,
+                is_score,
             };
             if fields.iter().any(|known| known.path == field.path) {
                 let text = format!(
@@ -91,6 +114,11 @@ impl SortPattern {
         self.natural
     }
 
+    /// Whether it is by the scores of a search for words, among others.
+    pub fn is_by_score(&self) -> bool {
+        self.fields.iter().any(|field| field.is_score)
+    }
+
     /// True if any order will do.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.natural.is_none()
@@ -105,10 +133,7 @@ impl SortPattern {
             .fields
             .iter()
             .zip(heads)
-            .map(|(field, head)| {
-                let value = head.map(|element| element.value());
-                resolve(value, &field.path.parts()[1..])
-            })
+            .map(|(field, head)| field.cursor(document, head))
             .collect();
         let units = interrupts::units_of_bytes(document.len_bytes());
         interrupts::work(units_collated(&self.collation, units))?;
@@ -122,7 +147,7 @@ impl SortPattern {
         let cursors: Cursors<'d, '_> = self
             .fields
             .iter()
-            .map(|field| resolve(document.get(field.path.first()), &field.path.parts()[1..]))
+            .map(|field| field.cursor(document, document.get_element(field.path.first())))
             .collect();
         let mut least = None;
         self.least_values(&cursors, &mut least)?;
@@ -305,14 +330,20 @@ fn parse_natural(pattern: RawDocument<'_>, natural: RawElement<'_>) -> Result<So
     })
 }
 
-fn parse_direction(element: RawElement<'_>) -> Result<Direction> {
+/// The direction of a field, and whether it is by the scores of a search.
+fn parse_direction(element: RawElement<'_>) -> Result<(Direction, bool)> {
     match element.value() {
-        RawValue::Document(document) if document.get("$meta").is_some() => {
-            Err(refused_meta(document))
+        RawValue::Document(by) if by.get("$meta").is_some() => {
+            let is_by_score = by.len() == 1
+                && by.get("$meta").and_then(|kind| kind.as_str()) == Some(metadata::TEXT_SCORE);
+            match is_by_score {
+                true => Ok((Direction::Descending, true)),
+                false => Err(refused_meta(by)),
+            }
         }
         number if number.is_number() => match number.as_i64_exact() {
-            Some(1) => Ok(Direction::Ascending),
-            Some(-1) => Ok(Direction::Descending),
+            Some(1) => Ok((Direction::Ascending, false)),
+            Some(-1) => Ok((Direction::Descending, false)),
             _ => Err(Error::location(
                 15975,
                 "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
@@ -332,7 +363,6 @@ fn parse_direction(element: RawElement<'_>) -> Result<Direction> {
 fn refused_meta(by: RawDocument<'_>) -> Error {
     let kind = by.get("$meta").and_then(|kind| kind.as_str());
     match kind {
-        Some("textScore") => not_available("text score"),
         Some("geoNearDistance") => not_available("geoNear distance"),
         Some(kind @ ("randVal" | "searchScore" | "vectorSearchScore")) => Error::new(
             ErrorCode::NOT_IMPLEMENTED,

@@ -99,6 +99,18 @@ impl Fixture {
             Level::Written,
         );
         created.unwrap();
+        let texts = doc! { "key": { "t": "text" } };
+        let created = fixture.database.create_indexes(
+            &namespace("searched"),
+            &[texts],
+            &Operation::new(None),
+            Level::Written,
+        );
+        created.unwrap();
+        for id in 0..4 {
+            let text = many_words(1_000_000);
+            fixture.insert("searched", doc! { "_id": id, "t": text });
+        }
         let wide = Value::from_iter([Value::from(many_fields(ELEMENTS))]);
         fixture.insert("wide", doc! { "_id": 1, "d": wide });
         fixture
@@ -117,10 +129,29 @@ impl Fixture {
     }
 }
 
-/// An insert into a collection with a wildcard index.
-fn inserting(document: Document) -> Work {
+/// Words that are few, and again and again other ones.
+fn many_words(bytes: usize) -> String {
+    let words = [
+        "Running ",
+        "häuser, ",
+        "CAFÉS ",
+        "the ",
+        "ｆｕｌｌ ",
+        "x-ray\t",
+    ];
+    let text: String = words.iter().cycle().take(bytes / 8).copied().collect();
+    text + "last"
+}
+
+/// A search for words.
+fn searching(search: &str) -> Document {
+    doc! { "$text": { "$search": search } }
+}
+
+/// An insert into a collection with an index.
+fn inserting(collection: &'static str, document: Document) -> Work {
     Box::new(move |fixture, operation| {
-        let (namespace, documents) = (namespace("indexed"), [document.as_raw()]);
+        let (namespace, documents) = (namespace(collection), [document.as_raw()]);
         let request = InsertRequest::new(&namespace, &documents);
         let scope = (&fixture.database).into();
         let outcome = exec::insert(scope, operation, request, Level::Written)?;
@@ -381,7 +412,34 @@ fn table() -> Vec<(&'static str, Work)> {
         ),
         (
             "keys of a wildcard index",
-            inserting(doc! { "d": (many_fields(ELEMENTS)) }),
+            inserting("indexed", doc! { "d": (many_fields(ELEMENTS)) }),
+        ),
+        (
+            "the terms of a text index",
+            inserting("searched", doc! { "t": (many_words(12_000_000)) }),
+        ),
+        (
+            "one word of many megabytes",
+            inserting("searched", doc! { "t": ("yä".repeat(5_000_000)) }),
+        ),
+        (
+            "a search string of many megabytes",
+            find("searched", searching(&many_words(12_000_000))),
+        ),
+        (
+            "a phrase of many megabytes",
+            find(
+                "searched",
+                searching(&format!("last \"{}\"", "yä".repeat(4_000_000))),
+            ),
+        ),
+        (
+            "a phrase that long texts do not have",
+            find("searched", searching("last \"cafés häuser x\"")),
+        ),
+        (
+            "terms that shall not be there",
+            count("searched", searching("last -nowhere")),
         ),
         (
             "the sort keys of arrays",

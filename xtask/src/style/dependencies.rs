@@ -4,12 +4,13 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
     ("storage", &[]),
     ("regex", &[]),
+    ("text", &[]),
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
     ("geometry", &["bson"]),
@@ -34,6 +35,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
             "timing",
             "regex",
             "geometry",
+            "text",
             "keystring",
             "database",
         ],
@@ -77,7 +79,7 @@ const BENCH_USES: [&str; 13] = [
 const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 7] = [
+const CONFINED: [(&str, &[&str]); 9] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
@@ -85,6 +87,8 @@ const CONFINED: [(&str, &[&str]); 7] = [
     ("pcre2-sys", &["regex"]),
     ("s2", &["geometry"]),
     ("icu_collator", &["collation"]),
+    ("rust-stemmers", &["text"]),
+    ("stop-words", &["text"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we

@@ -152,7 +152,8 @@ impl Catalog {
         }
         if let Some(kind) = &index.pattern.kind {
             let options = self.index_kinds.check(kind, &index)?;
-            index.set_kind_options(options);
+            let pattern = self.index_kinds.key_pattern(kind, &index);
+            index.complete(options, pattern)?;
         }
         let mut checked = index.spec;
         // Said, so that the collection's is not taken in its place.

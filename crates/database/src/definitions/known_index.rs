@@ -73,6 +73,10 @@ pub(crate) fn known<'i>(
             );
             return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
         }
+        let are_of_texts = candidate.is_of_texts() && existing.is_of_texts();
+        if are_of_texts && !(is_same && existing.same_kind_options(candidate)) {
+            return Err(second_of_texts(candidate, existing, same_key));
+        }
         // One that is unique, sparse or partial where the other is not is another index.
         if is_same {
             let message = format!(
@@ -83,4 +87,20 @@ pub(crate) fn known<'i>(
         }
     }
     Ok(None)
+}
+
+/// The error of a second text index: one with the key pattern of the first would be another version of it.
+fn second_of_texts(candidate: &Index, existing: &Index, same_key: bool) -> Error {
+    if same_key {
+        let message = format!(
+            "An equivalent index already exists with a different name and options. Requested index: {}, existing index: {}",
+            candidate.spec, existing.spec
+        );
+        return Error::invalid(ErrorCode::INDEX_OPTIONS_CONFLICT, message);
+    }
+    let message = format!(
+        "only one text index per collection allowed, found existing text index \"{}\"",
+        existing.name
+    );
+    Error::invalid(ErrorCode::CANNOT_CREATE_INDEX, message)
 }

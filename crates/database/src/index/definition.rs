@@ -51,6 +51,8 @@ pub struct KeyField {
 
 /// The kind of the indexes with a wildcard field, which have no name of a kind in their pattern.
 pub const WILDCARD: &str = "wildcard";
+/// The kind of the indexes of words, of which a collection has one at most.
+pub const TEXT: &str = "text";
 /// The last component of a wildcard field.
 const EVERY_PATH: &str = "$**";
 
@@ -151,7 +153,8 @@ impl KeyPattern {
         let mut kind: Option<Box<str>> = None;
         for element in pattern {
             let path = element.name().as_str()?.to_owned();
-            let is_wildcard = path.rsplit('.').next() == Some(EVERY_PATH);
+            let is_text = matches!(element.value(), RawValue::String(kind) if kind == TEXT);
+            let is_wildcard = path.rsplit('.').next() == Some(EVERY_PATH) && !is_text;
             let is_special = is_wildcard || matches!(element.value(), RawValue::String(_));
             let direction = match element.value() {
                 RawValue::String(name) => {
@@ -180,7 +183,8 @@ impl KeyPattern {
                 )));
             }
             let named = path.strip_suffix(EVERY_PATH).filter(|_| is_wildcard);
-            if has_illegal_component(named.unwrap_or(&path)) {
+            let is_every_text = is_text && path == EVERY_PATH;
+            if !is_every_text && has_illegal_component(named.unwrap_or(&path)) {
                 return Err(cannot_create(format!(
                     "index key contains an illegal field name: `{path}`"
                 )));
@@ -380,10 +384,14 @@ impl Index {
         Ok(changed)
     }
 
-    /// Takes the options of its kind in place of those it was given.
-    pub(crate) fn set_kind_options(&mut self, options: Document) {
+    /// Takes the options of its kind in place of those it was given, and its key pattern, if the kind keeps another one.
+    pub(crate) fn complete(&mut self, options: Document, pattern: Option<Document>) -> Result<()> {
         self.kind_options = options;
+        if let Some(pattern) = pattern {
+            self.pattern = KeyPattern::parse(pattern.as_raw())?;
+        }
         self.spec = self.normal_spec();
+        Ok(())
     }
 
     fn check_expiry(&self) -> Result<()> {
@@ -410,6 +418,11 @@ impl Index {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is an index of words.
+    pub(crate) fn is_of_texts(&self) -> bool {
+        self.pattern.kind.as_deref() == Some(TEXT)
     }
 
     /// The key components that have met an array, as a bit set.

@@ -16,6 +16,7 @@ use crate::index::definition::{CUT_KEYS, Index, KeyField};
 use crate::index::entry::cut;
 use crate::index::found_fields::{Found, VALUE_BYTES};
 use crate::index::key_buffer::{Entry, KeyBuffer};
+use crate::index::kind::SpecialKeys;
 use crate::keyspace::varint::write_len;
 
 /// The bytes that the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
@@ -37,7 +38,7 @@ pub struct KeyGenerator {
     fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
     /// For each index, whether its entries depend on all fields.
     are_of_every_path: Vec<bool>,
-    /// For each index, the further slots that the filter of a partial one reads.
+    /// For each index, the further slots that the filter of a partial one reads, and the kind of one that has a kind.
     filtered_by: Vec<SmallVec<[u16; 4]>>,
 }
 
@@ -76,14 +77,21 @@ impl KeyGenerator {
                 .filter
                 .iter()
                 .flat_map(|filter| filter.top_level_fields());
-            filtered_by.push(filter.map(|name| slot_of(&mut names, name)).collect());
+            let special = index.special.as_deref();
+            let further = special.and_then(SpecialKeys::further_fields);
+            let read = filter.chain(further.unwrap_or_default());
+            filtered_by.push(read.map(|name| slot_of(&mut names, name)).collect());
         }
         let slot_count = names.len();
         let fields = (slot_count > 0).then(|| FieldSet::new(names.iter().copied()));
         let fields_len: usize = fields_of.iter().map(SmallVec::len).sum();
         let are_of_every_path = indexes
             .iter()
-            .map(|index| index.pattern.is_of_every_path())
+            .map(|index| {
+                let special = index.special.as_deref();
+                index.pattern.is_of_every_path()
+                    || special.is_some_and(|special| special.further_fields().is_none())
+            })
             .collect();
         KeyGenerator {
             are_of_every_path,

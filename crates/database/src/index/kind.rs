@@ -26,6 +26,11 @@ pub trait IndexKinds: Debug + Send + Sync {
     /// defaults. Fails with MongoDB's code for what it may not be.
     fn check(&self, kind: &str, index: &Index) -> Result<Document>;
 
+    /// The key pattern that stands for that of a definition which was checked, if the kind keeps another one.
+    fn key_pattern(&self, _kind: &str, _index: &Index) -> Option<Document> {
+        None
+    }
+
     /// Makes the maker of the keys of an index whose definition was checked.
     fn compile(&self, kind: &str, index: &Index) -> Result<Arc<dyn SpecialKeys>>;
 }
@@ -33,8 +38,14 @@ pub trait IndexKinds: Debug + Send + Sync {
 /// Takes the values of one key, one for each field of the pattern.
 pub type TakeKey<'t> = dyn FnMut(&[RawValue<'_>]) -> Result<()> + 't;
 
-/// The maker of the keys of one index with a kind. What it makes depends on the document's fields of the pattern alone.
+/// The maker of the keys of one index with a kind. What it makes depends on the document's fields of the pattern, and on those
+/// that it names besides.
 pub trait SpecialKeys: Any + Debug + Send + Sync {
+    /// The top-level fields that the keys depend on beside those of the pattern; None if they depend on all fields.
+    fn further_fields(&self) -> Option<&[String]> {
+        Some(&[])
+    }
+
     /// Hands over the keys of a document; one that was handed over before is not stored twice. Returns a bit for each field of
     /// the pattern by which one document may have several keys.
     fn keys(&self, document: RawDocument<'_>, take: &mut TakeKey<'_>) -> Result<u64>;

@@ -20,7 +20,7 @@ use crate::metadata::MetadataKinds;
 use crate::plan::{Kept, Leaf, Node, Parsed, PlanNode};
 use crate::planner::{
     Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
-    choose_for_equalities, choose_to_show,
+    choose_for_equalities, choose_to_show, refuse_without_index,
 };
 
 /// Chooses the plan of a read. Without an operation no plans are tried.
@@ -102,6 +102,10 @@ pub(super) fn plan_between(
     bounds: &KeyBounds<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
+    if parsed.matcher.texts() > 0 {
+        let text = "text and hint not allowed in same query";
+        return Err(Error::bad_value(text));
+    }
     if parsed.matcher.root().near().is_some() {
         let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
         return Err(Error::new(ErrorCode::NO_QUERY_EXECUTION_PLANS, text));
@@ -215,6 +219,9 @@ pub(super) fn find_stored(
     };
     operation.check()?;
     let Some(snapshot) = snapshot else {
+        if let Some(parsed) = &parsed {
+            refuse_without_index(&parsed.matcher, request.namespace)?;
+        }
         return Ok(Found::Documents(Executor::empty()));
     };
     let asked = (parsed.as_deref()).unwrap_or_else(|| Parsed::of_everything());
@@ -237,6 +244,11 @@ pub(super) fn find_stored(
 /// Parses what a find asks for.
 pub(super) fn parse(request: &FindRequest<'_>, context: &ExpressionContext) -> Result<Parsed> {
     let parsed = Parsed::parse(request.filter, request.sort, request.projection, context)?;
+    let is_left_by_stages = !metadata_wanted(request).is_empty();
+    let parsed = match parsed.sorts_by_score() && !is_left_by_stages {
+        true => parsed.without_score(),
+        false => parsed,
+    };
     match &request.key_options {
         Some(options) if options.returns_key => Ok(parsed.returning_keys()),
         Some(options) if options.shows_record_id => parsed.with_record_ids(),

@@ -54,7 +54,8 @@ fn find_and_modify_in(
             return Err(crate::Error::bad_value(text));
         }
         if !parsed.metadata().is_empty() {
-            let text = "$meta is not supported yet in the projection of a findAndModify";
+            let text =
+                "$meta is not supported yet in the projection or the sort of a findAndModify";
             return Err(crate::Error::new(ErrorCode::NOT_IMPLEMENTED, text));
         }
         target.set_parsed(Box::new(parsed));

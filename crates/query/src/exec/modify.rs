@@ -207,7 +207,7 @@ impl<'t> Target<'t> {
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
         let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted())?;
-        let purpose = effect.purpose(&*root);
+        let purpose = effect.purpose(&*root, &snapshot)?;
         root.set_purpose(purpose);
         // Who names a sparse index means no documents but its own.
         let mut sparse = None;
@@ -360,25 +360,33 @@ fn others(snapshot: &CollectionSnapshot, met: Box<SeenRecords>, purpose: Purpose
 
 impl Effect<'_> {
     /// Why a plan reads the records that the change is for.
-    fn purpose(self, plan: &dyn PlanNode) -> Purpose {
+    fn purpose(self, plan: &dyn PlanNode, snapshot: &CollectionSnapshot) -> Result<Purpose> {
         let Effect::Update(update) = self else {
-            return Purpose::Delete;
+            return Ok(Purpose::Delete);
         };
+        let indexes = &snapshot.index_catalog()?.indexes;
         let mut may_move = false;
         plan.leaves(&mut |leaf| {
             if let Leaf::Index(access) = leaf
                 && !access.is_of_records
             {
+                // What a kind makes keys of may stand in fields that the pattern does not name.
+                let index = indexes.iter().find(|index| index.ident == access.ident);
+                let special = index.and_then(|index| index.special.as_deref());
+                may_move |= special.is_some_and(|special| match special.further_fields() {
+                    Some(fields) => fields.iter().any(|path| update.may_change(path)),
+                    None => true,
+                });
                 let mut names = access.pattern.iter().map(|field| field.name());
                 // A name that is not UTF-8 is no path that an update can name.
                 may_move |=
                     names.any(|name| name.as_str().is_ok_and(|path| update.may_change(path)));
             }
         });
-        match may_move {
+        Ok(match may_move {
             true => Purpose::Move,
             false => Purpose::ChangeInPlace,
-        }
+        })
     }
 }
 
@@ -426,7 +434,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use quarry_bson::{Document, doc};
-    use quarry_database::Database;
+    use quarry_database::{Database, Options};
+    use std::sync::Arc;
 
     /// Several times what a scan remembers.
     const DOCUMENTS: i32 = 1500;
@@ -608,11 +617,15 @@ mod tests {
             plan(&snapshot, &parsed, None, wanted).unwrap()
         };
         assert_eq!(
-            Effect::Update(&update).purpose(&*planned("a")),
+            Effect::Update(&update)
+                .purpose(&*planned("a"), &snapshot)
+                .unwrap(),
             Purpose::ChangeInPlace
         );
         assert_eq!(
-            Effect::Update(&update).purpose(&*planned("list")),
+            Effect::Update(&update)
+                .purpose(&*planned("list"), &snapshot)
+                .unwrap(),
             Purpose::Move
         );
         let mut root = planned("a");
@@ -733,6 +746,76 @@ mod tests {
         }
         ids.sort_unstable();
         assert_eq!(ids, (0..i64::from(DOCUMENTS)).collect::<Vec<_>>());
+    }
+
+    /// Documents of words, half of which have two of three.
+    fn searched() -> Fixture {
+        let options = Options {
+            index_kinds: crate::index_kinds(),
+            ..Options::default()
+        };
+        let engine = Arc::new(quarry_storage::Memory::new());
+        let fixture = Fixture {
+            database: Database::open(engine, options).unwrap(),
+            operation: Operation::default(),
+            namespace: Namespace::parse("db.c").unwrap(),
+        };
+        let texts = ["apple", "pear apple", "plum", "plum pear"];
+        let documents: Vec<Document> = (0..DOCUMENTS)
+            .zip(texts.iter().cycle())
+            .map(|(n, text)| doc! { "_id": n, "n": 0, "t": *text })
+            .collect();
+        let documents: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+        let request = InsertRequest::new(&fixture.namespace, &documents);
+        let (scope, operation) = ((&fixture.database).into(), &fixture.operation);
+        insert(scope, operation, request, Level::Written).unwrap();
+        let index = [doc! { "key": { "t": "text" } }];
+        let created = (fixture.database).create_indexes(
+            &fixture.namespace,
+            &index,
+            operation,
+            Level::Written,
+        );
+        created.unwrap();
+        fixture
+    }
+
+    #[test]
+    fn a_search_that_can_remember_no_more_gives_each_document_once() {
+        let fixture = searched();
+        let search = doc! { "$text": { "$search": "apple pear plum" } };
+        let mut ids: Vec<i32> = fixture
+            .find(&search)
+            .iter()
+            .filter_map(|found| found.get("_id")?.as_i32())
+            .collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..DOCUMENTS).collect::<Vec<_>>());
+        let count = u64::from(DOCUMENTS.unsigned_abs());
+        let change = doc! { "$inc": { "n": 1 } };
+        assert_eq!(fixture.update_all(&search, &change, ""), count);
+        assert_eq!(fixture.find(&doc! { "n": 1 }).len() as u64, count);
+        // What moves the records along the index has to know them all.
+        let moving = doc! { "$set": { "t": "apple plum" } };
+        let request = UpdateRequest {
+            array_filters: None,
+            constants: None,
+            sort: None,
+            namespace: &fixture.namespace,
+            context: None,
+            collation: None,
+            filter: search.as_raw(),
+            update: RawValue::Document(moving.as_raw()),
+            is_upsert: false,
+            is_multi: true,
+            hint: None,
+            keeps_empty_timestamps: false,
+        };
+        let (scope, operation) = ((&fixture.database).into(), &fixture.operation);
+        let refused = update(scope, operation, request, Level::Written);
+        assert_eq!(refused.unwrap_err().code(), 292);
+        assert_eq!(fixture.delete_all(&search, ""), count);
+        assert!(fixture.find(&Document::new()).is_empty());
     }
 
     #[test]

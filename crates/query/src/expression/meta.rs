@@ -1,7 +1,7 @@
 //! `$meta`: what a read knows of a document beside its fields (`crate::metadata`).
 //!
 //! Whoever parses an expression learns from its context which kinds it asks for, and either has the plan attach them or refuses:
-//! an expression that is evaluated without them would read them as missing. Leaves out: scores of texts and searches, which no query has here, and the distances that a query by distance knows.
+//! an expression that is evaluated without them would read them as missing. Leaves out: scores of searches, which no query has here, and the distances that a query by distance knows.
 
 use quarry_bson::{RawValue, Value};
 
@@ -9,7 +9,7 @@ use super::tree::Operator;
 use super::{Call, Context, Evaluated, Expression, Variables};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::metadata::{INDEX_KEY, MetadataKinds, RECORD_ID, SORT_KEY, not_available};
+use crate::metadata::{INDEX_KEY, MetadataKinds, RECORD_ID, SORT_KEY, TEXT_SCORE};
 
 /// Metadata of searches, which no document ever has here.
 const OF_SEARCHES: [&str; 5] = [
@@ -35,7 +35,7 @@ pub(super) fn parse(
         INDEX_KEY => MetadataKinds::INDEX_KEY,
         SORT_KEY => MetadataKinds::SORT_KEY,
         "geoNearDistance" | "geoNearPoint" => MetadataKinds::GEO_NEAR,
-        "textScore" => return Err(not_available("text score")),
+        TEXT_SCORE => MetadataKinds::TEXT_SCORE,
         "randVal" => {
             let text = "{$meta: \"randVal\"} is not supported yet";
             return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));

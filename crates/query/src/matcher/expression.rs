@@ -12,6 +12,7 @@ use super::json_schema::JsonSchema;
 use super::near::Near;
 use super::regex::RegexPredicate;
 use super::slots::{self, Slots};
+use super::text::TextQuery;
 use super::value_test::ValueTest;
 use crate::Collation;
 use crate::expression::Expression;
@@ -23,6 +24,8 @@ pub struct Matcher {
     pub(super) root: MatchExpression,
     /// How it compares strings.
     pub(super) collation: Collation,
+    /// How many `$text` it has.
+    texts: usize,
     /// Made with the first walk.
     slots: OnceLock<Slots>,
 }
@@ -50,6 +53,8 @@ pub enum MatchExpression {
     Schema(Box<JsonSchema>),
     /// A wish for an order by distance, which only a plan over an index meets: every document matches.
     Near(Box<Near>),
+    /// `$text`.
+    Text(Box<TextQuery>),
 }
 
 /// An aggregation expression over the whole document, asked for its truth.
@@ -142,12 +147,18 @@ impl MatchExpression {
 
 impl Matcher {
     pub(crate) fn new(mut root: MatchExpression, collation: &Collation) -> Matcher {
-        slots::number_predicates(&mut root);
+        let texts = slots::number_predicates(&mut root);
         Matcher {
             root,
+            texts,
             collation: collation.clone(),
             slots: OnceLock::new(),
         }
+    }
+
+    /// How many `$text` there are in the filter.
+    pub(crate) fn texts(&self) -> usize {
+        self.texts
     }
 
     /// Adds the top-level fields that the filter reads; false if it may read the whole document.
@@ -197,7 +208,7 @@ impl MatchExpression {
             }
             MatchExpression::Expr(predicate) => predicate.expression.add_fields_read(fields),
             MatchExpression::Schema(_) => false,
-            MatchExpression::Near(_) => false,
+            MatchExpression::Near(_) | MatchExpression::Text(_) => false,
         }
     }
 
@@ -206,6 +217,17 @@ impl MatchExpression {
         match self {
             MatchExpression::Near(near) => Some(near),
             MatchExpression::And(children) => children.iter().find_map(MatchExpression::near),
+            _ => None,
+        }
+    }
+
+    /// The search for words, if there is one: it stands at the top, in a conjunction there, or in a branch of an `$or`.
+    pub fn text(&self) -> Option<&TextQuery> {
+        match self {
+            MatchExpression::Text(text) => Some(text),
+            MatchExpression::And(children) | MatchExpression::Or(children) => {
+                children.iter().find_map(MatchExpression::text)
+            }
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 //! Keeps true: MongoDB's answers for every operator it accepts; no allocation a document (unless
 //! the filter names more than 16 fields); one walk over the
 //! document for all top-level fields that the filter names; recursion bounded by [`FILTER_DEPTH_MAX`]. Leaves
-//! out `$where` and `$text`, which are refused by name.
+//! out `$where`, which is refused by name, and JavaScript with it.
 
 mod bits;
 mod comparison;
@@ -20,6 +20,7 @@ mod parse;
 mod regex;
 mod size;
 mod slots;
+mod text;
 mod type_set;
 mod value_test;
 mod walk;
@@ -36,11 +37,13 @@ pub use json_schema::JsonSchema;
 pub use near::{From, Near, NearFields};
 pub use parse::FILTER_DEPTH_MAX;
 pub use regex::{Places, RegexPredicate, RegexPrefix};
+pub(crate) use text::no_text_index;
+pub use text::{BoundText, TextQuery};
 pub use value_test::ValueTest;
 pub use walk::MatchDetails;
 
 use crate::Collation;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::interrupts::units_of_search;
@@ -62,6 +65,20 @@ impl Matcher {
     pub fn parse_in(filter: RawDocument<'_>, context: &ExpressionContext) -> Result<Matcher> {
         let root = parse::parse_filter(filter, context)?;
         Ok(Matcher::new(root, context.collation()))
+    }
+
+    /// Like `parse_in`, for a filter that a plan answers: `$text` may stand in it.
+    pub fn parse_query(filter: RawDocument<'_>, context: &ExpressionContext) -> Result<Matcher> {
+        let root = parse::parse_query(filter, context)?;
+        let matcher = Matcher::new(root, context.collation());
+        match matcher.texts() {
+            0 => Ok(matcher),
+            1 if matcher.root.near().is_none() => Ok(matcher),
+            1 => Err(Error::bad_value(
+                "text and geoNear not allowed in same query",
+            )),
+            _ => Err(Error::bad_value("Too many text expressions")),
+        }
     }
 
     /// Parses a filter whose subject is no document of a collection but a part of one: operators that ask an expression, which
@@ -189,6 +206,16 @@ impl Matcher {
     /// Whether the document matches. Fails where an expression fails or the operation is to end.
     pub fn try_matches(&self, document: RawDocument<'_>) -> Result<bool> {
         Ok(self.try_match_details(document)?.is_some())
+    }
+
+    /// Like `try_matches`, where a plan has answered each `$text` already.
+    pub(crate) fn try_matches_beside_texts(&self, document: RawDocument<'_>) -> Result<bool> {
+        let mut walk = Walk::new(&self.collation);
+        walk.trusts_texts = true;
+        walk.work(units_of_search(document));
+        let matched = self.walk(document, &mut walk);
+        walk.count();
+        walk.failure.map_or(Ok(matched), Err)
     }
 
     /// The details of the match, if the document matches.

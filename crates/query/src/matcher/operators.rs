@@ -14,6 +14,7 @@ use super::parse::{
     parse_regex,
 };
 use super::size::Size;
+use super::text::TextQuery;
 use super::type_set::TypeSet;
 use super::value_test::ValueTest;
 use crate::error::{Error, Result};
@@ -114,7 +115,7 @@ static TOP_LEVEL: &[(&str, TopLevel)] = &[
         Ok(())
     }),
     ("$nor", |name, value, level, all| {
-        let children = parse_list(name, value, level.beside_top())?;
+        let children = parse_list(name, value, level.beside_top().in_nor())?;
         all.push(MatchExpression::Nor(children));
         Ok(())
     }),
@@ -124,7 +125,7 @@ static TOP_LEVEL: &[(&str, TopLevel)] = &[
         Ok(())
     }),
     ("$sampleRate", sample_rate),
-    ("$text", refuse_top_level),
+    ("$text", text),
     ("$where", refuse_javascript),
 ];
 
@@ -259,13 +260,15 @@ fn always(
     Ok(())
 }
 
-fn refuse_top_level(
-    name: &str,
-    _: RawValue<'_>,
-    _: Level<'_>,
-    _: &mut Vec<MatchExpression>,
+fn text(
+    _: &str,
+    value: RawValue<'_>,
+    level: Level<'_>,
+    all: &mut Vec<MatchExpression>,
 ) -> Result<()> {
-    Err(not_supported(name))
+    level.check_text()?;
+    all.push(MatchExpression::Text(Box::new(TextQuery::parse(value)?)));
+    Ok(())
 }
 
 fn refuse_javascript(
@@ -276,10 +279,6 @@ fn refuse_javascript(
 ) -> Result<()> {
     let text = format!("{name} is not supported: this server runs no JavaScript, by choice");
     Err(Error::bad_value(text))
-}
-
-fn not_supported(name: &str) -> Error {
-    Error::bad_value(format!("{name} is not supported"))
 }
 
 #[cfg(test)]

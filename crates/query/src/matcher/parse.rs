@@ -53,6 +53,18 @@ pub(super) struct Level<'c> {
     /// Whether `$expr` and `$sampleRate` may stand in the filter.
     allows_expressions: bool,
     near: NearHere,
+    text: TextHere,
+}
+
+/// Whether a search for words may stand in a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextHere {
+    Allowed,
+    InNor,
+    /// The filter is of a part of a document.
+    InPart,
+    /// No plan answers the filter.
+    Refused,
 }
 
 /// Whether a wish for an order by distance may stand in a place.
@@ -72,6 +84,7 @@ impl<'c> Level<'c> {
             depth: 0,
             allows_expressions: true,
             near: NearHere::Allowed,
+            text: TextHere::Refused,
         }
     }
 
@@ -91,6 +104,33 @@ impl<'c> Level<'c> {
                 near: NearHere::Within,
                 ..self
             },
+        }
+    }
+
+    /// The level of what shall not match.
+    pub(super) fn in_nor(self) -> Level<'c> {
+        self.with_text(TextHere::InNor)
+    }
+
+    fn with_text(self, text: TextHere) -> Level<'c> {
+        match self.text {
+            TextHere::Allowed => Level { text, ..self },
+            _ => self,
+        }
+    }
+
+    /// Refuses a search for words where it may not stand.
+    pub(super) fn check_text(self) -> Result<()> {
+        match self.text {
+            TextHere::Allowed => Ok(()),
+            TextHere::InNor => Err(Error::bad_value("text expression not allowed in nor")),
+            TextHere::InPart => Err(Error::bad_value(
+                "$text can only be applied to the top-level document",
+            )),
+            TextHere::Refused => {
+                let text = "$text is not allowed in this context";
+                Err(Error::new(ErrorCode::QUERY_FEATURE_NOT_ALLOWED, text))
+            }
         }
     }
 
@@ -139,7 +179,23 @@ pub(super) fn parse_filter(
     filter: RawDocument<'_>,
     context: &ExpressionContext,
 ) -> Result<MatchExpression> {
-    let root = parse_document(filter, Level::outermost(context))?;
+    parse_at(filter, Level::outermost(context))
+}
+
+/// Like `parse_filter`, for a filter that a plan answers.
+pub(super) fn parse_query(
+    filter: RawDocument<'_>,
+    context: &ExpressionContext,
+) -> Result<MatchExpression> {
+    let level = Level {
+        text: TextHere::Allowed,
+        ..Level::outermost(context)
+    };
+    parse_at(filter, level)
+}
+
+fn parse_at(filter: RawDocument<'_>, level: Level<'_>) -> Result<MatchExpression> {
+    let root = parse_document(filter, level)?;
     match root.nears() > 1 {
         true => Err(Error::bad_value("Too many geoNear expressions")),
         false => Ok(root),
@@ -396,7 +452,7 @@ pub(super) fn parse_elem_match(
         .first()
         .is_none_or(|first| logical(first.name().as_bytes()))
         || !is_operators(filter);
-    let level = level.beside_top();
+    let level = level.beside_top().with_text(TextHere::InPart);
     let predicate = if over_documents {
         let inner = parse_document(filter, level.deeper()?)?;
         if holds_expr(&inner) {

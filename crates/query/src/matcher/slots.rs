@@ -74,13 +74,14 @@ pub(super) fn names(root: &MatchExpression) -> Vec<&str> {
     names.list
 }
 
-/// Numbers the predicates; those inside `$elemMatch` have numbers of their own.
-pub(super) fn number_predicates(root: &mut MatchExpression) {
-    let mut next = 0;
-    number_from(root, &mut next);
+/// Numbers the predicates; those inside `$elemMatch` have numbers of their own. Returns how many `$text` there are.
+pub(super) fn number_predicates(root: &mut MatchExpression) -> usize {
+    let (mut next, mut texts) = (0, 0);
+    number_from(root, &mut next, &mut texts);
+    texts
 }
 
-fn number_from(expression: &mut MatchExpression, next: &mut usize) {
+fn number_from(expression: &mut MatchExpression, next: &mut usize, texts: &mut usize) {
     match expression {
         MatchExpression::AlwaysTrue
         | MatchExpression::AlwaysFalse
@@ -91,10 +92,11 @@ fn number_from(expression: &mut MatchExpression, next: &mut usize) {
         | MatchExpression::Or(children)
         | MatchExpression::Nor(children) => {
             for child in children {
-                number_from(child, next);
+                number_from(child, next, texts);
             }
         }
-        MatchExpression::Not(child) => number_from(child, next),
+        MatchExpression::Not(child) => number_from(child, next, texts),
+        MatchExpression::Text(_) => *texts += 1,
         MatchExpression::Field(field) => {
             field.number = *next;
             *next += 1;
@@ -112,7 +114,8 @@ fn for_each_predicate<'m>(
         | MatchExpression::AlwaysFalse
         | MatchExpression::Expr(_)
         | MatchExpression::Schema(_)
-        | MatchExpression::Near(_) => {}
+        | MatchExpression::Near(_)
+        | MatchExpression::Text(_) => {}
         MatchExpression::And(children)
         | MatchExpression::Or(children)
         | MatchExpression::Nor(children) => {

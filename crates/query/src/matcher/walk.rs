@@ -41,6 +41,8 @@ pub(super) struct Walk<'c> {
     pub failure: Option<Error>,
     /// Work that is not counted yet.
     units: usize,
+    /// Each `$text` was answered by whoever asks.
+    pub trusts_texts: bool,
 }
 
 /// The document, and what stands in the top-level fields that the filter names.
@@ -64,6 +66,7 @@ impl<'c> Walk<'c> {
             details: MatchDetails::default(),
             failure: None,
             units: 0,
+            trusts_texts: false,
         }
     }
 
@@ -91,6 +94,10 @@ impl<'c> Walk<'c> {
             }
             MatchExpression::Schema(schema) => {
                 keep_failure(schema.accepts(fields.document), &mut self.failure)
+            }
+            MatchExpression::Text(_) if self.trusts_texts => true,
+            MatchExpression::Text(text) => {
+                keep_failure(text.accepts(fields.document), &mut self.failure)
             }
         }
     }
@@ -331,8 +338,10 @@ impl<'c> Walk<'c> {
                 self.without_position(|walk| !walk.matches_value(child, value))
             }
             MatchExpression::Field(field) => self.test(Some(value), &field.predicate),
-            // The parser lets `$expr` and `$jsonSchema` stand for whole documents only.
-            MatchExpression::Expr(_) | MatchExpression::Schema(_) => false,
+            // The parser lets these stand for whole documents only.
+            MatchExpression::Expr(_) | MatchExpression::Schema(_) | MatchExpression::Text(_) => {
+                false
+            }
         }
     }
 }

@@ -2,16 +2,17 @@
 //! as well, and the fields that anything reads.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use quarry_bson::RawDocument;
 
 use super::parsed::Pipeline;
-use super::stage::{PartOfFind, Reads};
+use super::stage::{PartOfFind, Reads, Stage};
 use super::stages::metadata_not_here;
 use crate::error::Result;
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
-use crate::metadata::MetadataKinds;
+use crate::metadata::{MetadataKinds, not_available};
 use crate::sort::SortPattern;
 
 /// The head of a pipeline as a find: `$match`, `$sort`, `$skip`, `$limit`, each at most once and in this order.
@@ -73,6 +74,11 @@ impl Pipeline {
         let first = rest
             .next()
             .map_or(MetadataKinds::NONE, |next| next.metadata());
+        let asks_score = |stage: &Arc<dyn Stage>| stage.metadata().has(MetadataKinds::TEXT_SCORE);
+        let is_search = leading.matcher.is_some_and(|matcher| matcher.texts() > 0);
+        if !is_search && self.stages.iter().any(asks_score) {
+            return Err(not_available("text score"));
+        }
         match rest.all(|stage| stage.metadata().is_empty()) {
             true => Ok(first),
             false => Err(metadata_not_here()),

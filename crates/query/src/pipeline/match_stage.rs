@@ -29,7 +29,7 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
 
 /// The stage of a filter.
 pub(super) fn of_filter(filter: Document, context: &ExpressionContext) -> Result<Arc<dyn Stage>> {
-    let matcher = Matcher::parse_in(filter.as_raw(), context)?;
+    let matcher = Matcher::parse_query(filter.as_raw(), context)?;
     matcher.refuse_near()?;
     Ok(Arc::new(Match { filter, matcher }))
 }

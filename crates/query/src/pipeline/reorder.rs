@@ -246,7 +246,7 @@ fn add_conditions(
                     out.append_element(element);
                 });
                 let mut read = BTreeSet::new();
-                let matcher = Matcher::parse_in(condition.as_raw(), context)?;
+                let matcher = Matcher::parse_query(condition.as_raw(), context)?;
                 let is_known = matcher.add_fields_read(&mut read);
                 let may_move = is_known && !draws_lots(RawValue::Document(condition.as_raw()));
                 conditions.push(Condition {

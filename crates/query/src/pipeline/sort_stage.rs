@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, DocumentBuilder, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::execution::{Buffer, Running, Upstream};
 use super::limit::results_wanted;
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
+use crate::metadata::{self, MetadataKinds};
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
@@ -56,6 +57,13 @@ impl Stage for Sort {
 
     fn modifies(&self) -> Modifies {
         Modifies::Nothing
+    }
+
+    fn metadata(&self) -> MetadataKinds {
+        match self.pattern.is_by_score() {
+            true => MetadataKinds::TEXT_SCORE,
+            false => MetadataKinds::NONE,
+        }
     }
 
     fn part_of_find(&self) -> PartOfFind<'_> {
@@ -115,7 +123,13 @@ impl Running for Sorting {
         let Some(row) = sorted.next()? else {
             return Ok(false);
         };
-        out.extend_from_slice(row.payload());
+        match self.stage.pattern.is_by_score() {
+            false => out.extend_from_slice(row.payload()),
+            // Nobody else reads the score.
+            true => {
+                metadata::split(RawDocument::new(row.payload())?, out);
+            }
+        }
         Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::stage::{
-    Named, Position, Specification, Stage, StageKind, Stages, Surroundings, Within,
+    Named, PartOfFind, Position, Specification, Stage, StageKind, Stages, Surroundings, Within,
 };
 use super::written::CollectionWritten;
 use super::{
@@ -172,6 +172,7 @@ pub(super) fn parse(
     surroundings.context.take_metadata_named();
     let parsed = (kind.parse)(specification(kind.name))?;
     check_metadata(surroundings, &parsed)?;
+    check_text(surroundings, &parsed, stages)?;
     check_position(kind.name, kind.position, stages)?;
     debug_assert!(
         !kind.in_updates || parsed.iter().all(|stage| stage.as_map().is_some()),
@@ -261,6 +262,26 @@ fn check_position(name: &str, position: Position, before: &[Arc<dyn Stage>]) -> 
         return Err(Error::location(40601, text));
     }
     Ok(())
+}
+
+/// Refuses a search for words behind other stages, and where there is no collection whose index would answer it.
+fn check_text(
+    surroundings: Surroundings<'_>,
+    parsed: &Stages,
+    before: &[Arc<dyn Stage>],
+) -> Result<()> {
+    let is_search = |stage: &Arc<dyn Stage>| match stage.part_of_find() {
+        PartOfFind::Filter(_, matcher) => matcher.texts() > 0,
+        _ => false,
+    };
+    let is_misplaced = !before.is_empty() || surroundings.within == Within::Facet;
+    match is_misplaced && parsed.iter().any(is_search) {
+        true => {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            Err(Error::location(17_313, text))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Refuses expressions with metadata in stages whose input comes without.

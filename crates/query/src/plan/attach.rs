@@ -12,14 +12,15 @@ use quarry_timing::{Phase, phase};
 use super::node::{Flow, Node, PlanNode, Row, Sink, View};
 use super::parsed::Parsed;
 use super::shown::{Shown, number};
+use super::text_or::RowScore;
 use crate::error::Result;
 use crate::exec::stored;
 use crate::interrupts;
 use crate::memory;
-use crate::metadata::{self, INDEX_KEY, MetadataKinds, RECORD_ID, SORT_KEY};
+use crate::metadata::{self, INDEX_KEY, MetadataKinds, RECORD_ID, SORT_KEY, TEXT_SCORE};
 
 /// Where the keys are by which documents were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum KeySource {
     /// There are none: the documents were not found by one index.
     Nothing,
@@ -30,6 +31,8 @@ pub enum KeySource {
         /// Not everything that the keys lead to matches.
         asks_filter: bool,
     },
+    /// There are none, but each row has a score.
+    Score(RowScore),
     /// Like `Rows`, but nobody reads the documents, and all of them match.
     KeysAlone,
 }
@@ -65,6 +68,7 @@ struct Known<'k> {
     kinds: MetadataKinds,
     record: &'k [u8],
     key: Option<RawDocument<'k>>,
+    score: Option<f64>,
 }
 
 impl Known<'_> {
@@ -75,11 +79,17 @@ impl Known<'_> {
         if let Some(key) = self.key {
             out.append(INDEX_KEY, key);
         }
+        if let Some(score) = self.score {
+            out.append(TEXT_SCORE, score);
+        }
         if let (true, Some(sort)) = (self.kinds.has(MetadataKinds::SORT_KEY), &self.parsed.sort) {
             let values = sort.values(document)?;
             let mut shown = out.array(SORT_KEY);
-            for value in values {
-                shown.push(value);
+            for (field, value) in sort.fields().iter().zip(values) {
+                match self.score.filter(|_| field.is_score) {
+                    Some(score) => shown.push(score),
+                    None => shown.push(value),
+                };
             }
             shown.finish();
         }
@@ -118,7 +128,12 @@ impl PlanNode for Attach {
             returned,
             docs_examined,
         } = self;
+        let key = &*key;
         let before = *docs_examined;
+        let score = match key {
+            KeySource::Score(score) => Some(score),
+            _ => None,
+        };
         let mut pass = |document: RawDocument<'_>, record: &[u8], key: Option<RawDocument<'_>>| {
             *returned += 1;
             interrupts::work_on_bytes(document.len_bytes())?;
@@ -129,6 +144,7 @@ impl PlanNode for Attach {
                 kinds: *kinds,
                 record,
                 key,
+                score: score.map(RowScore::get),
             };
             metadata::attach(document, attached, |out| known.append(document, out))?;
             memory::check()?;
@@ -139,9 +155,9 @@ impl PlanNode for Attach {
         };
         let outcome = input.next(view, &mut |row| {
             let found = row.document.unwrap_or(RawDocument::EMPTY);
-            match *key {
+            match key {
                 KeySource::KeysAlone => pass(RawDocument::EMPTY, row.record, Some(found)),
-                KeySource::Nothing => pass(found, row.record, None),
+                KeySource::Nothing | KeySource::Score(_) => pass(found, row.record, None),
                 KeySource::Id => {
                     let key = id_key(collection, found);
                     pass(found, row.record, key.as_ref().map(Document::as_raw))
@@ -150,12 +166,13 @@ impl PlanNode for Attach {
                     let mut flow = Ok(Flow::Continue);
                     let _scope = phase(Phase::EngineRead);
                     let is_there = view.snapshot.get(row.record, &mut |bytes| {
-                        flow = stored(RawDocument::new(bytes)).and_then(|document| {
-                            match !asks_filter || view.parsed.matches(document)? {
-                                true => pass(document, row.record, Some(found)),
-                                false => Ok(Flow::Continue),
-                            }
-                        });
+                        flow =
+                            stored(RawDocument::new(bytes)).and_then(
+                                |document| match !*asks_filter || view.parsed.matches(document)? {
+                                    true => pass(document, row.record, Some(found)),
+                                    false => Ok(Flow::Continue),
+                                },
+                            );
                     })?;
                     *docs_examined += u64::from(is_there);
                     flow

@@ -15,6 +15,8 @@ pub struct Fetch {
     input: Node,
     /// Not everything that the keys lead to matches.
     asks_filter: bool,
+    /// The node below has answered each `$text` of the filter.
+    trusts_texts: bool,
     returned: u64,
     docs_examined: u64,
 }
@@ -25,8 +27,17 @@ impl Fetch {
         Fetch {
             input,
             asks_filter,
+            trusts_texts: false,
             returned: 0,
             docs_examined: 0,
+        }
+    }
+
+    /// Asks of the documents that `input` gives what the filter says beside its `$text`.
+    pub fn beside_texts(input: Node) -> Fetch {
+        Fetch {
+            trusts_texts: true,
+            ..Fetch::new(input, true)
         }
     }
 }
@@ -36,12 +47,18 @@ impl PlanNode for Fetch {
         let Fetch {
             input,
             asks_filter,
+            trusts_texts,
             returned,
             docs_examined,
         } = self;
         let before = *docs_examined;
         let mut pass = |record: &[u8], document: RawDocument<'_>| {
-            if *asks_filter && !view.parsed.matches(document)? {
+            let matches = match (*asks_filter, *trusts_texts) {
+                (false, _) => true,
+                (true, false) => view.parsed.matches(document)?,
+                (true, true) => view.parsed.matches_beside_texts(document)?,
+            };
+            if !matches {
                 return Ok(Flow::Continue);
             }
             *returned += 1;

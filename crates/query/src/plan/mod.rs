@@ -9,7 +9,7 @@
 //! The leaves are COLLSCAN, IDHACK, IXSCAN and EOF. IXSCAN gives record keys, above which FETCH gets the documents and
 //! asks the filter; where the keys have all that is read of the documents, it gives documents made of them and there is no
 //! FETCH. COUNT_SCAN is an IXSCAN whose keys are only counted, DISTINCT_SCAN passes over the keys between two values. OR reads its inputs one after the other and gives each record once;
-//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D give documents by distance; SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
+//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D give documents by distance; TEXT_OR gives those that have words of a search, with their scores, and TEXT_MATCH holds them against the rest of it; SORT_MERGE reads ranges that are in order side by side. SORT, SKIP, LIMIT and
 //! PROJECTION stand above these, in the order in which they are named from below. COUNT counts, and UPDATE and DELETE stand
 //! above the plan of a write that is explained. Where somebody asks for metadata, a node that explain does not print attaches it to
 //! the documents below the sort (`attach.rs`); RETURN_KEY gives the keys of the index in place of documents.
@@ -46,6 +46,10 @@ mod skip;
 mod sort;
 mod sort_merge;
 mod subplan;
+mod term_scan;
+mod term_union;
+mod text_match;
+mod text_or;
 mod trial_bound;
 mod write;
 
@@ -77,5 +81,9 @@ pub(crate) use skip::Skip;
 pub(crate) use sort::{Kept, Sort};
 pub(crate) use sort_merge::{MERGED_RANGES_MAX, MergedRange, SortMerge};
 pub(crate) use subplan::Subplan;
+pub(crate) use term_scan::TermScan;
+pub(crate) use term_union::TermUnion;
+pub(crate) use text_match::TextMatch;
+pub(crate) use text_or::{RowScore, TextOr};
 pub(crate) use trial_bound::TrialBound;
 pub(crate) use write::Write;

@@ -44,7 +44,7 @@ impl Parsed {
         context: &ExpressionContext,
     ) -> Result<Parsed> {
         let _scope = phase(Phase::Plan);
-        let matcher = Matcher::parse_in(filter, context)?;
+        let matcher = Matcher::parse_query(filter, context)?;
         let collation = context.collation();
         let sort = sort.map(|sort| SortPattern::parse_in(sort, collation));
         let sort = sort.transpose()?;
@@ -81,6 +81,10 @@ impl Parsed {
     fn checked(self) -> Result<Parsed> {
         let projection = self.projection.as_ref();
         let asked = projection.map_or(MetadataKinds::NONE, Projection::metadata);
+        let asks_score = asked.has(MetadataKinds::TEXT_SCORE) || self.sorts_by_score();
+        if asks_score && self.matcher.texts() == 0 {
+            return Err(not_available("text score"));
+        }
         if asked.is_empty() {
             return Ok(self);
         }
@@ -109,7 +113,22 @@ impl Parsed {
             };
         }
         let projection = self.projection.as_ref();
-        projection.map_or(MetadataKinds::NONE, Projection::metadata)
+        let projected = projection.map_or(MetadataKinds::NONE, Projection::metadata);
+        match self.sorts_by_score() {
+            true => projected.with(MetadataKinds::TEXT_SCORE),
+            false => projected,
+        }
+    }
+
+    /// Whether the order is by the scores of a search for words, among others.
+    pub fn sorts_by_score(&self) -> bool {
+        self.sort.as_ref().is_some_and(SortPattern::is_by_score)
+    }
+
+    /// Has the documents returned without the metadata that only the sort reads.
+    pub fn without_score(mut self) -> Parsed {
+        self.projection = Some(Projection::without_score(self.projection.take()));
+        self
     }
 
     /// A filter that asks nothing more, for a plan that answers its own alone.
@@ -137,6 +156,12 @@ impl Parsed {
         }
         let _scope = phase(Phase::Match);
         self.matcher.try_matches(document)
+    }
+
+    /// Like `matches`, where a plan has answered each `$text` of the filter.
+    pub fn matches_beside_texts(&self, document: RawDocument<'_>) -> Result<bool> {
+        let _scope = phase(Phase::Match);
+        self.matcher.try_matches_beside_texts(document)
     }
 
     /// Appends what the projection makes of the document.

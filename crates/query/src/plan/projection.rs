@@ -21,6 +21,8 @@ impl ProjectionNode {
     pub fn new(input: Node, projection: &Projection, is_covered: bool) -> ProjectionNode {
         ProjectionNode {
             name: match (projection.is_simple(), is_covered) {
+                // It takes off what only the sort has read.
+                _ if projection.is_identity() => "",
                 (true, true) => "PROJECTION_COVERED",
                 (true, false) => "PROJECTION_SIMPLE",
                 (false, _) => "PROJECTION_DEFAULT",

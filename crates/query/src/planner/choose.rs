@@ -21,6 +21,7 @@ use super::geo;
 use super::interval::Interval;
 use super::key_ranges::{apart, are_combined, compose};
 use super::merged::{merge_of_branches, merge_of_ranges};
+use super::text;
 use super::tree::{Solution, above};
 use super::tried::Tried;
 use super::wanted::Wanted;
@@ -130,6 +131,9 @@ pub fn choose(
         filter: Some(matcher.root()),
         ..wanted
     };
+    if matcher.texts() > 0 {
+        return with_text(collection, index_catalog, matcher, &wanted);
+    }
     let near = matcher.root().near();
     if let Some(natural) = natural(collection, &wanted)? {
         if near.is_some() {
@@ -195,6 +199,25 @@ pub fn choose(
     Ok(above(solution, &wanted))
 }
 
+/// The plan of a filter with a search for words, of which there is one at most.
+#[cold]
+fn with_text(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    matcher: &Matcher,
+    wanted: &Wanted<'_>,
+) -> Result<Node> {
+    let shows_bounds = wanted.shows_bounds;
+    let solution = text::solution(
+        collection,
+        index_catalog,
+        matcher,
+        &|branch, bounds| branch_scan(collection, index_catalog, branch, bounds, shows_bounds),
+        wanted,
+    )?;
+    Ok(above(solution, wanted))
+}
+
 /// Like `choose`, and makes the plans of the other indexes, too, for who shows them.
 pub fn choose_to_show(
     collection: &Collection,
@@ -210,7 +233,9 @@ pub fn choose_to_show(
     let winning = choose(collection, index_catalog, matcher, wanted)?;
     let mut rejected = Vec::new();
     let is_wildcards = |hint| is_wildcards(index_catalog, hint);
-    let has_no_choice = matcher.root().near().is_some() || wanted.hint.is_some_and(is_wildcards);
+    let has_no_choice = matcher.root().near().is_some()
+        || matcher.texts() > 0
+        || wanted.hint.is_some_and(is_wildcards);
     if !has_no_choice && natural(collection, &wanted)?.is_none() {
         let mut bounds =
             FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
@@ -372,23 +397,41 @@ impl<'u> Union<'u> {
         let (matcher, paths) = (self.matcher, &self.index_catalog.paths);
         let mut bounds = FilterBounds::of_branch(child, matcher.root(), matcher.collation(), paths);
         let (collection, index_catalog) = (self.collection, self.index_catalog);
-        let best = best(collection, index_catalog, &mut bounds, self.wanted)?;
-        let scan = match best.scored {
-            Some(best) => Some(*best.scan(&bounds, self.wanted).node),
-            None if index_catalog.has_special => {
-                wildcard::scan_of_branch(index_catalog, child, &mut bounds, self.wanted)?
-            }
-            None => None,
-        };
-        let Some(mut scan) = scan else {
+        let shows_bounds = self.wanted.shows_bounds;
+        let scan = branch_scan(collection, index_catalog, child, &mut bounds, shows_bounds)?;
+        let Some(scan) = scan else {
             return self.collect_branches(child);
         };
-        // The union knows the records again.
-        scan.forget_repeats();
         self.branches.push(scan);
         let ranges: usize = self.branches.iter().map(IndexScan::ranges_len).sum();
         Ok(ranges <= UNION_RANGES_MAX)
     }
+}
+
+/// The scan of one branch of an `$or`, if an index bounds it. The union knows the records again.
+fn branch_scan<'m>(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    branch: &'m MatchExpression,
+    bounds: &mut FilterBounds<'m>,
+    shows_bounds: bool,
+) -> Result<Option<IndexScan>> {
+    let wanted = Wanted {
+        shows_bounds,
+        ..Wanted::default()
+    };
+    let best = best(collection, index_catalog, bounds, &wanted)?;
+    let mut scan = match best.scored {
+        Some(best) => Some(*best.scan(bounds, &wanted).node),
+        None if index_catalog.has_special => {
+            wildcard::scan_of_branch(index_catalog, branch, bounds, &wanted)?
+        }
+        None => None,
+    };
+    if let Some(scan) = &mut scan {
+        scan.forget_repeats();
+    }
+    Ok(scan)
 }
 
 /// Like `choose`, for a filter that is not parsed, if it is nothing but equalities and the plan answers it alone.

@@ -51,6 +51,9 @@ fn add_paths<'m>(filter: &'m MatchExpression, paths: &mut Vec<&'m str>) -> bool 
             paths.push(field.path.as_str());
             true
         }
-        MatchExpression::Expr(_) | MatchExpression::Schema(_) | MatchExpression::Near(_) => false,
+        MatchExpression::Expr(_)
+        | MatchExpression::Schema(_)
+        | MatchExpression::Near(_)
+        | MatchExpression::Text(_) => false,
     }
 }

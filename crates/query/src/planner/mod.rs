@@ -4,7 +4,7 @@
 //! bounds that the filter gives it, and the best one becomes an access, after a trial where the shapes do not tell (`contest.rs`); where there is none, a union of accesses does for an
 //! `$or`, or the collection is scanned. Bounds of keys that a client names leave no choice (`key_bounds.rs`). Above the access stand the nodes that the rest of the request asks for. Documents are
 //! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
-//! each (`distinct.rs`). Where no other index is bounded, a wildcard index serves a path of the filter (`wildcard.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
+//! each (`distinct.rs`). Where no other index is bounded, a wildcard index serves a path of the filter (`wildcard.rs`). A search for words is answered by the text index and by no other (`text.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
@@ -22,6 +22,7 @@ mod interval;
 mod key_bounds;
 mod key_ranges;
 mod merged;
+mod text;
 mod tree;
 mod tried;
 mod wanted;
@@ -31,5 +32,6 @@ pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use key_bounds::{KeyBounds, choose_between};
+pub(crate) use text::refuse_without_index;
 pub(crate) use tried::Tried;
 pub(crate) use wanted::{Ground, Wanted};

@@ -191,13 +191,7 @@ impl Projection {
 
     /// Has every document have its RecordId in the field `$recordId`.
     pub(crate) fn with_record_ids(projection: Option<Projection>) -> Result<Projection> {
-        let mut projection = projection.unwrap_or_else(|| Projection {
-            fields: Fields::new(Mode::Keep),
-            required: None,
-            uses_matched_element: false,
-            metadata: MetadataKinds::NONE,
-            sort_keys: Vec::new(),
-        });
+        let mut projection = projection.unwrap_or_else(Projection::of_everything);
         let meta = doc! { "$meta": (metadata::RECORD_ID) };
         let context = ExpressionContext::default();
         let record_id = Expression::parse(RawValue::Document(meta.as_raw()), &context)?;
@@ -206,6 +200,24 @@ impl Projection {
         projection.required = None;
         projection.metadata = projection.metadata.with(MetadataKinds::RECORD_ID);
         Ok(projection)
+    }
+
+    fn of_everything() -> Projection {
+        Projection {
+            fields: Fields::new(Mode::Keep),
+            required: None,
+            uses_matched_element: false,
+            metadata: MetadataKinds::NONE,
+            sort_keys: Vec::new(),
+        }
+    }
+
+    /// Has every document come with the score of a search for words, which is taken off it.
+    pub(crate) fn without_score(projection: Option<Projection>) -> Projection {
+        let mut projection = projection.unwrap_or_else(Projection::of_everything);
+        projection.required = None;
+        projection.metadata = projection.metadata.with(MetadataKinds::TEXT_SCORE);
+        projection
     }
 
     /// Whether a field is `array.$`, so that the match must tell which element it went through.

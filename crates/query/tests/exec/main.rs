@@ -13,6 +13,7 @@ mod partial_indexes;
 mod plans;
 mod reads;
 mod sub_pipelines;
+mod text;
 mod transactions;
 mod trials;
 mod validators;

@@ -1,0 +1,188 @@
+//! TEXT_OR: the records that have one of the terms of a search, each once and with its score, which is the sum of what its terms say.
+//!
+//! All keys of the terms are read before the first record is given, because any of them may add to its score. What is held are the
+//! keys of records; the documents are read when they are given, those first that are most about what is searched for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use hashbrown::HashMap;
+use quarry_bson::{DocumentBuilder, RawDocument};
+use quarry_timing::{Phase, phase};
+
+use super::node::{Flow, PlanNode, Row, Sink, View};
+use super::shown::{Shown, number};
+use super::term_scan::TermScan;
+use super::text_match::bound;
+use crate::error::Result;
+use crate::exec::stored;
+use crate::memory::Charge;
+use crate::sorter::sort_in_steps;
+
+/// The bytes of a found record beside its key, in the table or in the list, and of the allocator.
+const RECORD_BYTES: usize = 96;
+
+/// The score of the row that a TEXT_OR gives, for a node above that attaches it.
+#[derive(Debug, Clone, Default)]
+pub struct RowScore(Arc<AtomicU64>);
+
+impl RowScore {
+    fn set(&self, score: f64) {
+        self.0.store(score.to_bits(), Relaxed);
+    }
+
+    /// The score of the row that was given last.
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
+impl PartialEq for RowScore {
+    fn eq(&self, other: &RowScore) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+struct Found {
+    score: f64,
+    record: Box<[u8]>,
+}
+
+/// A search by scores.
+pub struct TextOr {
+    inputs: Vec<TermScan>,
+    score: RowScore,
+    /// The records that were found and not given yet, the best last; none before the keys were read.
+    found: Option<Vec<Found>>,
+    held: Charge,
+    /// The records were found in an earlier call, since which they may have changed.
+    is_stale: bool,
+    returned: u64,
+    docs_examined: u64,
+}
+
+impl TextOr {
+    /// The records of these scans. `score` has the score of each row while it is given.
+    pub fn new(inputs: Vec<TermScan>, score: RowScore) -> TextOr {
+        TextOr {
+            inputs,
+            score,
+            found: None,
+            held: Charge::default(),
+            is_stale: false,
+            returned: 0,
+            docs_examined: 0,
+        }
+    }
+
+    fn find(&mut self, view: &View<'_>) -> Result<Vec<Found>> {
+        let mut scores: HashMap<Box<[u8]>, f64> = HashMap::new();
+        let held = &mut self.held;
+        for input in &mut self.inputs {
+            input.read(view, &mut |entry| {
+                if let Some(score) = scores.get_mut(entry.record) {
+                    *score += entry.score;
+                    return Ok(Flow::Continue);
+                }
+                held.grow(RECORD_BYTES + entry.record.len())?;
+                scores.insert(entry.record.into(), entry.score);
+                Ok(Flow::Continue)
+            })?;
+        }
+        let found = scores.into_iter();
+        let mut found: Vec<Found> = found
+            .map(|(record, score)| Found { score, record })
+            .collect();
+        sort_in_steps(&mut found, |a, b| {
+            let by_score = a.score.total_cmp(&b.score);
+            by_score.then_with(|| b.record.cmp(&a.record))
+        })?;
+        Ok(found)
+    }
+
+    fn give(&mut self, view: &View<'_>, found: &Found, sink: &mut Sink<'_>) -> Result<Flow> {
+        let (is_stale, docs_examined) = (self.is_stale, &mut self.docs_examined);
+        let returned = &mut self.returned;
+        let mut flow = Ok(Flow::Continue);
+        let _scope = phase(Phase::EngineRead);
+        view.snapshot.get(&found.record, &mut |bytes| {
+            *docs_examined += 1;
+            flow = stored(RawDocument::new(bytes)).and_then(|document| {
+                if is_stale && !bound(view)?.takes(document)? {
+                    return Ok(Flow::Continue);
+                }
+                *returned += 1;
+                sink(&Row {
+                    record: &found.record,
+                    document: Some(document),
+                })
+            });
+        })?;
+        flow
+    }
+}
+
+impl PlanNode for TextOr {
+    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let mut list = match self.found.take() {
+            Some(list) => list,
+            None => self.find(view)?,
+        };
+        let before = self.docs_examined;
+        let mut outcome = Ok(Flow::Continue);
+        while let (Ok(Flow::Continue), Some(found)) = (&outcome, list.pop()) {
+            self.held.shrink(RECORD_BYTES + found.record.len());
+            self.score.set(found.score);
+            outcome = self.give(view, &found, sink);
+        }
+        let examined = self.docs_examined - before;
+        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        self.found = Some(list);
+        self.is_stale = true;
+        Ok(outcome? == Flow::Stop)
+    }
+
+    fn mark(&mut self) {}
+
+    /// A search that has begun stays where it is: whoever read ahead of it keeps the rows.
+    fn rewind(&mut self) {
+        debug_assert!(self.found.is_none(), "a search does not go back");
+    }
+
+    fn input(&self) -> Option<&dyn PlanNode> {
+        match self.inputs.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        None
+    }
+
+    fn inputs(&self) -> Vec<&dyn PlanNode> {
+        match self.inputs.as_slice() {
+            [_] => Vec::new(),
+            inputs => inputs.iter().map(|input| input as &dyn PlanNode).collect(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "TEXT_OR"
+    }
+
+    fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
+        shown.returned(self.returned, out);
+        if shown.counts {
+            out.append("docsExamined", number(self.docs_examined));
+        }
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.found.is_some()
+    }
+}
