@@ -13,11 +13,13 @@ use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Sc
 use super::collections::OtherCollections;
 use crate::error::Result;
 use crate::memory::{self, Account, Charge};
-use crate::pipeline::{Execution, Run, Source};
+use crate::pipeline::{Execution, Run, Show, Source};
 use crate::plan::{Flow, Node, Parsed, Row, View, run};
 
 /// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
+/// Like `CHUNK_DOCUMENTS`, where all documents are shown to a stage that takes them all: a cursor that is opened less often.
+const SHOWN_CHUNK_DOCUMENTS: u64 = 1024;
 /// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
 /// twice as many: little is read in vain, and few cursors are opened.
 const FIRST_CHUNK_DOCUMENTS: u64 = 16;
@@ -153,6 +155,25 @@ impl Executor {
         rest.execution.next(&mut run, out)
     }
 
+    /// Shows all documents that are left.
+    fn each(&mut self, operation: &Operation, show: &mut Show<'_>) -> Result<()> {
+        let outer = self.held.enter();
+        let shown = match &mut self.rest {
+            None => self.input.each(operation, show),
+            Some(rest) => {
+                let mut input = Pull {
+                    input: &mut self.input,
+                    operation,
+                };
+                let mut others = rest.others.lend(operation);
+                let mut run = Run::new(&mut input, &mut others);
+                rest.execution.each(&mut run, show)
+            }
+        };
+        self.held.leave(outer);
+        shown
+    }
+
     /// Takes the last document back that `next` handed out, which had `bytes` bytes: it is the next one again. False where
     /// a stage has made it, which cannot make it again.
     pub fn put_back(&mut self, bytes: usize) -> bool {
@@ -264,6 +285,31 @@ impl Input {
             Input::Made(executor) => executor.next(operation, out),
         }
     }
+
+    /// Shows all documents that are left.
+    fn each(&mut self, operation: &Operation, show: &mut Show<'_>) -> Result<()> {
+        match self {
+            Input::Documents { bytes, position } => show_all(bytes, position, show),
+            Input::Reading(viewed) => {
+                let Viewed {
+                    snapshot, reading, ..
+                } = &mut **viewed;
+                reading.each(snapshot.as_ref(), operation, show)
+            }
+            Input::Made(executor) => executor.each(operation, show),
+        }
+    }
+}
+
+/// Shows the documents from `position` on, which moves behind each that is shown.
+fn show_all(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
+    while let Some((document, rest)) =
+        RawDocument::split_first(bytes.get(*position..).unwrap_or_default())
+    {
+        *position = bytes.len() - rest.len();
+        show(document)?;
+    }
+    Ok(())
 }
 
 /// Moves the document at `position` to `out`.
@@ -370,11 +416,38 @@ impl Reading {
             return Ok(true);
         }
         let Some(snapshot) = snapshot else {
-            let text = "a cursor was read without a snapshot".to_owned();
-            return Err(Error::QueryPlanKilled(text).into());
+            return Err(no_snapshot());
         };
         self.fill(snapshot, operation)?;
         Ok(self.ahead.take(out))
+    }
+
+    /// Shows all documents that are left, where they were read.
+    fn each(
+        &mut self,
+        snapshot: Option<&CollectionSnapshot>,
+        operation: &Operation,
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        loop {
+            let Ahead {
+                bytes,
+                position,
+                taken,
+                documents,
+                ..
+            } = &mut self.ahead;
+            show_all(bytes, position, show)?;
+            *taken = *documents;
+            let Some(snapshot) = snapshot else {
+                return Err(no_snapshot());
+            };
+            self.chunk = SHOWN_CHUNK_DOCUMENTS;
+            self.fill(snapshot, operation)?;
+            if self.ahead.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// The next chunk is the first of a pipeline's batch.
@@ -489,6 +562,12 @@ impl Reading {
     }
 }
 
+#[cold]
+fn no_snapshot() -> crate::Error {
+    let text = "a cursor was read without a snapshot".to_owned();
+    Error::QueryPlanKilled(text).into()
+}
+
 /// The error of a read whose collection has gone.
 pub(super) fn dropped(namespace: &Namespace) -> crate::Error {
     let text = format!("collection dropped. UUID of {namespace} has changed");
@@ -504,5 +583,9 @@ struct Pull<'p> {
 impl Source for Pull<'_> {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         self.input.next(self.operation, out)
+    }
+
+    fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
+        self.input.each(self.operation, show)
     }
 }
