@@ -13,7 +13,7 @@ use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Sc
 use super::collections::OtherCollections;
 use crate::error::Result;
 use crate::memory::{self, Account, Charge};
-use crate::pipeline::{Execution, Run, Show, Source};
+use crate::pipeline::{Execution, Run, Show, Source, show_all};
 use crate::plan::{Flow, Node, Parsed, Row, View, run};
 
 /// The documents, and the bytes, that are read ahead at most.
@@ -155,25 +155,6 @@ impl Executor {
         rest.execution.next(&mut run, out)
     }
 
-    /// Shows all documents that are left.
-    fn each(&mut self, operation: &Operation, show: &mut Show<'_>) -> Result<()> {
-        let outer = self.held.enter();
-        let shown = match &mut self.rest {
-            None => self.input.each(operation, show),
-            Some(rest) => {
-                let mut input = Pull {
-                    input: &mut self.input,
-                    operation,
-                };
-                let mut others = rest.others.lend(operation);
-                let mut run = Run::new(&mut input, &mut others);
-                rest.execution.each(&mut run, show)
-            }
-        };
-        self.held.leave(outer);
-        shown
-    }
-
     /// Takes the last document back that `next` handed out, which had `bytes` bytes: it is the next one again. False where
     /// a stage has made it, which cannot make it again.
     pub fn put_back(&mut self, bytes: usize) -> bool {
@@ -289,20 +270,21 @@ impl Input {
     /// Shows all documents that are left.
     fn each(&mut self, operation: &Operation, show: &mut Show<'_>) -> Result<()> {
         match self {
-            Input::Documents { bytes, position } => show_all(bytes, position, show),
+            Input::Documents { bytes, position } => show_each(bytes, position, show),
             Input::Reading(viewed) => {
                 let Viewed {
                     snapshot, reading, ..
                 } = &mut **viewed;
                 reading.each(snapshot.as_ref(), operation, show)
             }
-            Input::Made(executor) => executor.each(operation, show),
+            // What whoever takes them holds is not in the account of who makes them.
+            Input::Made(executor) => show_all(show, |out| executor.next(operation, out)),
         }
     }
 }
 
 /// Shows the documents from `position` on, which moves behind each that is shown.
-fn show_all(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
+fn show_each(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
     while let Some((document, rest)) =
         RawDocument::split_first(bytes.get(*position..).unwrap_or_default())
     {
@@ -437,7 +419,7 @@ impl Reading {
                 documents,
                 ..
             } = &mut self.ahead;
-            show_all(bytes, position, show)?;
+            show_each(bytes, position, show)?;
             *taken = *documents;
             let Some(snapshot) = snapshot else {
                 return Err(no_snapshot());

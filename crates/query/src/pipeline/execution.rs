@@ -156,15 +156,6 @@ impl Execution {
         result
     }
 
-    /// Shows all results that are left to another pipeline.
-    pub fn each(&mut self, run: &mut Run<'_>, show: &mut Show<'_>) -> Result<()> {
-        let mut upstream = Upstream {
-            stages: &mut self.stages,
-            run,
-        };
-        upstream.each(show)
-    }
-
     /// Like `next`, for a caller that looks at the size of a result itself.
     pub fn next_of_any_size(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
@@ -278,7 +269,10 @@ pub(super) fn hand_on(
 }
 
 /// Shows the documents that `next` appends, until it has none.
-fn show_all(show: &mut Show<'_>, mut next: impl FnMut(&mut Vec<u8>) -> Result<bool>) -> Result<()> {
+pub(crate) fn show_all(
+    show: &mut Show<'_>,
+    mut next: impl FnMut(&mut Vec<u8>) -> Result<bool>,
+) -> Result<()> {
     let mut buffer = Buffer::default();
     while let Some(document) = buffer.read(&mut next)? {
         show(document)?;

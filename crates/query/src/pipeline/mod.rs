@@ -66,6 +66,7 @@ pub use execution::{
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;
+pub(crate) use execution::show_all;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};

@@ -13,7 +13,7 @@ fn numbered(documents: Vec<Document>) -> Vec<Document> {
     numbered
         .map(|(number, document)| {
             let mut with_id = doc! { "_id": (number as i32) };
-            for element in document.iter() {
+            for element in &document {
                 with_id.append_element(element);
             }
             with_id
