@@ -304,8 +304,8 @@ def page(table, others, options):
     lines = [
         f"# Pipelines over {options.documents:,} documents", "",
         f"Reproduce with `make bench-pipeline`{'' if options.documents == DOCUMENTS else ', which takes ' + format(DOCUMENTS, ',')}. Measured on {os.cpu_count()} cores of {models[0] if models else 'an unknown processor'}.", "",
-        f"{options.documents:,} documents of about 300 bytes each, and {USERS:,} users to look up, on RocksDB with default options; the best of "
-        f"{options.rounds} rounds, in which the sides take turns. A pipeline runs on one core. `processor` is the time that the server's "
+        f"{options.documents:,} documents of about 300 bytes each, and {USERS:,} users to look up, on RocksDB with default options; "
+        f"{'one round' if options.rounds == 1 else f'the best of {options.rounds} rounds'}, in which the sides take turns. A pipeline runs on one core. `processor` is the time that the server's "
         "process used of it, `peak` the most memory that the process had, caches of the engine among it, `read` what the "
         "engine handed out, and `spilled` what stages wrote to disk, all for `quarry`. DuckDB (one thread) reads columns of a table that was made of the same documents, SQLite "
         "takes the fields out of one JSON text a row with each query.", "",
