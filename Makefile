@@ -115,7 +115,7 @@ bench-crud: build bootstrap-drivers ## pymongo on one connection, simple and com
 
 bench-pipeline: build bootstrap-drivers ## pipelines over a million documents beside DuckDB and SQLite; URIS="NAME=URI ..." measures those servers too
 	@scripts/bootstrap.sh analytic
-	@$(PYTHON) crates/bench/pipeline.py --quarry $(QUARRY) $(URIS)
+	@$(PYTHON) crates/bench/pipeline.py --quarry $(QUARRY) --report docs/benchmarks/pipeline.md $(URIS)
 
 bench-concurrent: build ## 1..64 connections from compiled clients
 	@QUARRY=$(QUARRY) $(BENCH) concurrent $(URIS)

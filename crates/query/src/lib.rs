@@ -6,6 +6,7 @@
 mod empty_timestamps;
 pub mod error;
 pub mod field_path;
+mod fields_kept;
 mod geo_index;
 mod hashed_index;
 pub mod interrupts;

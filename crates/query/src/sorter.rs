@@ -2,30 +2,34 @@
 //!
 //! No step of it takes long, so that an operation can be ended at any time: rows are sorted in short runs, as they come,
 //! and the runs are merged as rows are asked for. Rows with equal keys stay in the order in which they came. A row's
-//! memory is given back when it leaves.
+//! memory is given back when it leaves, or soon behind it (`held_run`).
 //!
 //! Rows that outgrow the memory of their stage go into a file as one run (`spilling`), which is merged with the others; where
 //! many runs have gathered, they become one. So a sort holds a block and a row of each of a few dozen files, however much it sorts; where
 //! rows are large, or little memory is left, fewer runs are merged at a time.
 
 mod filed_run;
+mod held_run;
 mod row;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::mem;
 
 use self::filed_run::{FiledRun, RunWriter};
+use self::held_run::{Filling, HeldRun, ROW_BYTES_MAX};
 pub(crate) use self::row::Row;
 use crate::error::Result;
 use crate::interrupts::{self, units_of_bytes};
 use crate::memory::{self, Charge};
 use crate::spilling::{BLOCK_BYTES, DiskUse, SpillSpace, Spilled, SpillingKind};
 
-/// Rows that are sorted at once.
+/// Rows, or elements of a list, that are sorted at once.
 const RUN_ROWS: usize = 4096;
 
 /// The work of finding a row's place in its run.
-const UNITS_OF_A_ROW: usize = 40;
+pub(crate) const UNITS_OF_A_ROW: usize = 40;
 
 /// The blocks and rows of the files that are merged at a time, if they are more than two.
 const MERGE_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
@@ -49,7 +53,7 @@ pub(crate) struct Sorter {
 
 enum Kept {
     /// Everything is wanted: runs that are sorted, and the one that fills.
-    All { runs: Vec<Run>, filling: Vec<Row> },
+    All { runs: Vec<Run>, filling: Filling },
     /// The least so many rows, the greatest of them on top.
     Least {
         wanted: usize,
@@ -68,7 +72,9 @@ struct Files {
 /// A sorted run.
 enum Run {
     /// In memory.
-    Held(std::vec::IntoIter<Row>),
+    Held(HeldRun),
+    /// Rows of the least, or a large one.
+    Rows(std::vec::IntoIter<Row>),
     /// In a file.
     Filed(Box<FiledRun>),
 }
@@ -76,7 +82,8 @@ enum Run {
 impl Run {
     fn next(&mut self) -> Result<Option<Row>> {
         match self {
-            Run::Held(rows) => Ok(rows.next()),
+            Run::Held(run) => Ok(run.next()),
+            Run::Rows(rows) => Ok(rows.next()),
             Run::Filed(run) => run.next(),
         }
     }
@@ -103,33 +110,47 @@ impl Sorter {
         self
     }
 
+    /// Whether a row with this key may be among those that are wanted, as far as is known now.
+    #[inline]
+    pub fn takes(&self, key: &[u8]) -> bool {
+        match &self.kept {
+            Kept::All { .. } => true,
+            // The newest row loses against an equal one: it came later.
+            Kept::Least { wanted, rows } => {
+                rows.len() < *wanted || rows.peek().is_some_and(|last| key < last.key())
+            }
+        }
+    }
+
     /// Fails when the rows kept outgrow their memory and may not be spilled.
     pub fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<()> {
         interrupts::work(UNITS_OF_A_ROW + units_of_bytes(key.len() + payload.len()))?;
+        if !self.takes(key) {
+            return Ok(());
+        }
         if let Kept::Least { wanted, rows } = &mut self.kept
             && rows.len() >= *wanted
+            && let Some(last) = rows.pop()
         {
-            // The newest row loses against an equal one: it came later.
-            if rows.peek().is_none_or(|last| key >= last.key()) {
-                return Ok(());
-            }
-            if let Some(last) = rows.pop() {
-                self.memory.shrink(last.held_bytes());
-            }
+            self.memory.shrink(last.held_bytes());
         }
         self.sequence += 1;
-        let row = Row::new(key, payload, self.sequence);
-        let bytes = row.held_bytes();
+        let bytes = Row::held_bytes_of(key.len() + payload.len());
         if self.memory.bytes() + bytes > self.memory_bytes_max || self.gives_way(bytes) {
             self.spill()?;
         }
         self.memory.grow(bytes)?;
+        let sequence = self.sequence;
         match &mut self.kept {
-            Kept::Least { rows, .. } => rows.push(row),
+            Kept::Least { rows, .. } => rows.push(Row::new(key, payload, sequence)),
+            Kept::All { runs, .. } if key.len() + payload.len() > ROW_BYTES_MAX => {
+                let row = Row::new(key, payload, sequence);
+                runs.push(Run::Rows(vec![row].into_iter()));
+            }
             Kept::All { runs, filling } => {
-                filling.push(row);
-                if filling.len() == RUN_ROWS {
-                    runs.push(sorted_run(std::mem::take(filling))?);
+                filling.push(key, payload, sequence)?;
+                if filling.is_full() {
+                    runs.push(Run::Held(filling.sort()?));
                 }
             }
         }
@@ -193,7 +214,7 @@ impl Kept {
         match wanted {
             None => Kept::All {
                 runs: Vec::new(),
-                filling: Vec::new(),
+                filling: Filling::default(),
             },
             Some(wanted) => Kept::Least {
                 wanted,
@@ -210,15 +231,27 @@ impl Kept {
     }
 
     fn into_runs(self) -> Result<Vec<Run>> {
-        let (mut runs, mut left) = match self {
-            Kept::All { runs, filling } => (runs, filling),
-            Kept::Least { rows, .. } => (Vec::new(), rows.into_vec()),
-        };
-        while !left.is_empty() {
-            let run = left.split_off(left.len().saturating_sub(RUN_ROWS));
-            runs.push(sorted_run(run)?);
+        match self {
+            Kept::All {
+                mut runs,
+                mut filling,
+            } => {
+                if !filling.is_empty() {
+                    runs.push(Run::Held(filling.sort()?));
+                }
+                Ok(runs)
+            }
+            Kept::Least { rows, .. } => {
+                let (mut runs, mut left) = (Vec::new(), rows.into_vec());
+                while !left.is_empty() {
+                    let mut run = left.split_off(left.len().saturating_sub(RUN_ROWS));
+                    interrupts::work(run.len() * UNITS_OF_A_ROW)?;
+                    run.sort_unstable();
+                    runs.push(Run::Rows(run.into_iter()));
+                }
+                Ok(runs)
+            }
         }
-        Ok(runs)
     }
 }
 
@@ -292,12 +325,6 @@ fn merge_into_one(
     Ok(run)
 }
 
-fn sorted_run(mut rows: Vec<Row>) -> Result<Run> {
-    interrupts::work(rows.len() * UNITS_OF_A_ROW)?;
-    rows.sort_unstable();
-    Ok(Run::Held(rows.into_iter()))
-}
-
 pub(crate) struct Sorted {
     runs: Vec<Run>,
     /// The least row of each run, with the run's number.
@@ -331,17 +358,24 @@ impl Sorted {
         if self.left == 0 {
             return Ok(None);
         }
-        let Some(Reverse((row, number))) = self.heads.pop() else {
+        let Some(mut first) = self.heads.peek_mut() else {
             return Ok(None);
         };
         self.left -= 1;
+        let number = first.0.1;
         let run = &mut self.runs[number];
+        // The row behind it takes its place, from which it sinks to its own.
+        let Reverse((row, _)) = match run.next()? {
+            Some(following) => {
+                let row = mem::replace(&mut *first, Reverse((following, number)));
+                drop(first);
+                row
+            }
+            None => PeekMut::pop(first),
+        };
         // The rows of a file are counted by its run.
-        if let Run::Held(_) = run {
+        if !matches!(run, Run::Filed(_)) {
             self.memory.shrink(row.held_bytes());
-        }
-        if let Some(following) = run.next()? {
-            self.heads.push(Reverse((following, number)));
         }
         debug_assert!(
             self.heads

@@ -3,6 +3,8 @@
 //! The room is in memory here and can be made to fail. The bounds are those of the process, so that every test of this file
 //! runs under the tiny ones, and one lock keeps them apart.
 
+mod random_pipeline;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -371,5 +373,25 @@ proptest! {
         in_memory.sort();
         spilled.sort();
         prop_assert_eq!(in_memory, spilled);
+    }
+
+    /// Sorts that go to disk change no pipeline. (Groups that do come out in another order.)
+    #[test]
+    fn a_pipeline_whose_sorts_spill_is_the_same(
+        input in random_pipeline::listed_documents(),
+        other in random_pipeline::documents(),
+        stages in random_pipeline::stages(),
+        bytes in 200..3000_i64,
+    ) {
+        let in_memory = {
+            let _bounded = bounded(100 << 20);
+            random_pipeline::results_of_each(&stages, &input, &other)
+        };
+        let _bounded = bounded(bytes);
+        GROUP_MEMORY_BYTES.set(100 << 20);
+        let spilled = random_pipeline::results(&stages, &input, &other);
+        if let Ok(in_memory) = in_memory {
+            prop_assert_eq!(spilled.unwrap(), in_memory);
+        }
     }
 }

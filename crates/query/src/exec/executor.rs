@@ -13,11 +13,13 @@ use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Sc
 use super::collections::OtherCollections;
 use crate::error::Result;
 use crate::memory::{self, Account, Charge};
-use crate::pipeline::{Execution, Run, Source};
+use crate::pipeline::{Execution, Run, Show, Source, show_all};
 use crate::plan::{Flow, Node, Parsed, Row, View, run};
 
 /// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
+/// Like `CHUNK_DOCUMENTS`, where all documents are shown to a stage that takes them all: a cursor that is opened less often.
+const SHOWN_CHUNK_DOCUMENTS: u64 = 1024;
 /// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
 /// twice as many: little is read in vain, and few cursors are opened.
 const FIRST_CHUNK_DOCUMENTS: u64 = 16;
@@ -264,6 +266,32 @@ impl Input {
             Input::Made(executor) => executor.next(operation, out),
         }
     }
+
+    /// Shows all documents that are left.
+    fn each(&mut self, operation: &Operation, show: &mut Show<'_>) -> Result<()> {
+        match self {
+            Input::Documents { bytes, position } => show_each(bytes, position, show),
+            Input::Reading(viewed) => {
+                let Viewed {
+                    snapshot, reading, ..
+                } = &mut **viewed;
+                reading.each(snapshot.as_ref(), operation, show)
+            }
+            // What whoever takes them holds is not in the account of who makes them.
+            Input::Made(executor) => show_all(show, |out| executor.next(operation, out)),
+        }
+    }
+}
+
+/// Shows the documents from `position` on, which moves behind each that is shown.
+fn show_each(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
+    while let Some((document, rest)) =
+        RawDocument::split_first(bytes.get(*position..).unwrap_or_default())
+    {
+        *position = bytes.len() - rest.len();
+        show(document)?;
+    }
+    Ok(())
 }
 
 /// Moves the document at `position` to `out`.
@@ -370,11 +398,38 @@ impl Reading {
             return Ok(true);
         }
         let Some(snapshot) = snapshot else {
-            let text = "a cursor was read without a snapshot".to_owned();
-            return Err(Error::QueryPlanKilled(text).into());
+            return Err(no_snapshot());
         };
         self.fill(snapshot, operation)?;
         Ok(self.ahead.take(out))
+    }
+
+    /// Shows all documents that are left, where they were read.
+    fn each(
+        &mut self,
+        snapshot: Option<&CollectionSnapshot>,
+        operation: &Operation,
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        loop {
+            let Ahead {
+                bytes,
+                position,
+                taken,
+                documents,
+                ..
+            } = &mut self.ahead;
+            show_each(bytes, position, show)?;
+            *taken = *documents;
+            let Some(snapshot) = snapshot else {
+                return Err(no_snapshot());
+            };
+            self.chunk = SHOWN_CHUNK_DOCUMENTS;
+            self.fill(snapshot, operation)?;
+            if self.ahead.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// The next chunk is the first of a pipeline's batch.
@@ -489,6 +544,12 @@ impl Reading {
     }
 }
 
+#[cold]
+fn no_snapshot() -> crate::Error {
+    let text = "a cursor was read without a snapshot".to_owned();
+    Error::QueryPlanKilled(text).into()
+}
+
 /// The error of a read whose collection has gone.
 pub(super) fn dropped(namespace: &Namespace) -> crate::Error {
     let text = format!("collection dropped. UUID of {namespace} has changed");
@@ -504,5 +565,9 @@ struct Pull<'p> {
 impl Source for Pull<'_> {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         self.input.next(self.operation, out)
+    }
+
+    fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
+        self.input.each(self.operation, show)
     }
 }

@@ -278,7 +278,8 @@ pub(super) fn metadata_wanted(request: &FindRequest<'_>) -> MetadataKinds {
     options.map_or(MetadataKinds::NONE, |options| options.metadata)
 }
 
-/// The plan that reads one key for each value of the path that is grouped by, if one is and there is an index for it.
+/// The plan that reads one key for each value of the path that is grouped by, if one is and there is an index for it. Of a find with an
+/// order it is the first document of each value.
 pub(super) fn plan_of_groups(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
@@ -288,6 +289,10 @@ pub(super) fn plan_of_groups(
     let Some(path) = request.grouped else {
         return Ok(None);
     };
+    // The first document of each value is wanted in that order, which a collation has a say in.
+    if parsed.sort.is_some() && !parsed.matcher.collation().is_simple() {
+        return Ok(None);
+    }
     plan_of_values(
         snapshot,
         parsed,
@@ -307,6 +312,7 @@ pub(super) fn plan_of_values(
 ) -> Result<Option<Node>> {
     let _scope = phase(Phase::Plan);
     let wanted = Wanted {
+        sort: parsed.sort.as_ref(),
         hint,
         shows_bounds,
         ..Wanted::default()

@@ -78,6 +78,11 @@ impl Accumulation {
         }))
     }
 
+    /// Whether it takes the first value and no other.
+    pub fn is_first(&self) -> bool {
+        matches!(self.accumulator, Parsed::Plain(kind) if kind.name == "$first")
+    }
+
     /// The column of no groups.
     pub fn start(&self) -> Box<dyn Column> {
         match &self.accumulator {

@@ -9,6 +9,7 @@ use super::execution::{Running, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
+use crate::interrupts;
 
 #[derive(Debug)]
 struct Count {
@@ -65,11 +66,11 @@ impl Running for Counting {
         if std::mem::replace(&mut self.done, true) {
             return Ok(false);
         }
-        let (start, mut count) = (out.len(), 0_i64);
-        while upstream.next(out)? {
-            out.truncate(start);
+        let mut count = 0_i64;
+        upstream.each(&mut |_| {
             count += 1;
-        }
+            interrupts::work(1)
+        })?;
         if count > 0 {
             DocumentBuilder::new(out).append(&*self.stage.name, Number::int(count).raw());
         }

@@ -2,6 +2,9 @@
 //!
 //! A document is held by one stage at a time: a stage reads it into a buffer of its own, writes what it makes of it into
 //! the next one's, and empties its own before it answers. A buffer that a large document has left is given up.
+//!
+//! A stage that takes all of its input before it gives anything has the documents *shown* to it (`each`): the input shows them
+//! where it has them, a filter passes them on as they are, and only stages that make documents write them anywhere.
 
 use std::fmt;
 
@@ -12,10 +15,18 @@ use crate::expression::{ExpressionContext, bounds};
 use crate::interrupts::{self, units_of_bytes};
 use crate::memory::{self, Charge, Counted};
 
+/// Takes the documents that are shown to it, one after the other.
+pub type Show<'s> = dyn FnMut(RawDocument<'_>) -> Result<()> + 's;
+
 /// Where documents come from.
 pub trait Source {
     /// Appends the next document to `out`; false, and nothing appended, when there is none left.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool>;
+
+    /// Shows all documents that are left. A source that has them in memory shows them there.
+    fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
+        show_all(show, |out| self.next(out))
+    }
 }
 
 /// The other collections of a pipeline's database: the one seam between a pipeline and what it reads beside its input. Only
@@ -106,6 +117,14 @@ impl<'r> Run<'r> {
             RunInput::Nothing => Ok(false),
         }
     }
+
+    fn each_input(&mut self, show: &mut Show<'_>) -> Result<()> {
+        match &mut self.input {
+            RunInput::Source(source) => source.each(show),
+            RunInput::Read(read) => show_all(show, |out| self.collections.next(*read, out)),
+            RunInput::Nothing => Ok(()),
+        }
+    }
 }
 
 /// A pipeline between two pulls.
@@ -173,6 +192,12 @@ pub trait Running: Send {
     /// As `Source::next`, from the stages before.
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool>;
 
+    /// Like `next`, for all documents that are left: a stage that takes all its input is shown each of them. A stage that makes
+    /// documents one by one has no need of its own for them to be written anywhere else.
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        show_all(show, |out| hand_on(out, |out| self.next(upstream, out)))
+    }
+
     /// Ends the reads of other collections that the stage keeps open between two pulls. It is not pulled again.
     fn close(&mut self, _: &mut dyn Collections) {}
 }
@@ -201,6 +226,21 @@ impl Upstream<'_, '_> {
         buffer.read(|out| self.next(out))
     }
 
+    /// Shows all documents that the stages before have left.
+    pub(super) fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
+        if self.stages.len() > STAGES_SHOWN_THROUGH {
+            return show_all(show, |out| self.next(out));
+        }
+        let Some((last, before)) = self.stages.split_last_mut() else {
+            return self.run.each_input(show);
+        };
+        let mut upstream = Upstream {
+            stages: before,
+            run: self.run,
+        };
+        last.each(&mut upstream, show)
+    }
+
     /// The other collections, for stages that read them.
     pub(super) fn collections(&mut self) -> &mut dyn Collections {
         self.run.collections
@@ -227,6 +267,34 @@ pub(super) fn hand_on(
     bounds::check_bytes(bytes)?;
     Ok(found)
 }
+
+/// Shows the documents that `next` appends, until it has none.
+pub(crate) fn show_all(
+    show: &mut Show<'_>,
+    mut next: impl FnMut(&mut Vec<u8>) -> Result<bool>,
+) -> Result<()> {
+    let mut buffer = Buffer::default();
+    while let Some(document) = buffer.read(&mut next)? {
+        show(document)?;
+    }
+    Ok(())
+}
+
+/// Shows the document that `write` appends to a buffer, counted and bounded as one that is handed on.
+pub(super) fn show_made(
+    buffer: &mut Buffer,
+    show: &mut Show<'_>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let append = |out: &mut Vec<u8>| hand_on(out, |out| write(out).map(|()| true));
+    if let Some(document) = buffer.read(append)? {
+        show(document)?;
+    }
+    Ok(())
+}
+
+/// The stages through which documents are shown: each stands on the stack twice then, once below the documents and once above.
+const STAGES_SHOWN_THROUGH: usize = 50;
 
 /// The work of handing a document from one stage to the next, beside that on its bytes.
 const UNITS_OF_A_DOCUMENT: usize = 10;

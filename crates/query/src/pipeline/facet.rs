@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::{Buffer, RunInput, Running, Source, Upstream};
+use super::execution::{Buffer, RunInput, Running, Show, Source, Upstream};
 use super::parsed::Pipeline;
 use super::stage::{Named, Reads, Specification, Stage, Stages, Within, one};
 use crate::error::{Error, Result};
 use crate::expression::bounds::{self, VALUE_BYTES_MAX};
 use crate::expression::type_name;
 use crate::field_path::check_name;
+use crate::fields_kept::FieldsKept;
+use crate::interrupts::{self, units_of_search};
 use crate::memory::Charge;
 use crate::stage_memory::BoundedMemory;
 
@@ -23,7 +25,7 @@ struct Facet {
     specification: Document,
     pipelines: Vec<(Box<str>, Pipeline)>,
     /// The fields that the pipelines read; None for all.
-    fields: Option<BTreeSet<String>>,
+    fields: Option<FieldsKept>,
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
@@ -77,12 +79,12 @@ fn stages_of<'v>(name: &str, value: RawValue<'v>) -> Result<RawArray<'v>> {
     Ok(stages)
 }
 
-fn fields_read(pipelines: &[(Box<str>, Pipeline)]) -> Option<BTreeSet<String>> {
+fn fields_read(pipelines: &[(Box<str>, Pipeline)]) -> Option<FieldsKept> {
     let mut fields = BTreeSet::new();
     for (_, pipeline) in pipelines {
         fields.extend(pipeline.required_fields(0)?);
     }
-    Some(fields)
+    Some(FieldsKept::new(fields))
 }
 
 /// Each facet is a pipeline.
@@ -116,7 +118,7 @@ impl Stage for Facet {
         match &self.fields {
             None => Reads::Everything,
             Some(read) => {
-                fields.extend(read.iter().cloned());
+                fields.extend(read.names().map(str::to_owned));
                 Reads::Only
             }
         }
@@ -184,28 +186,20 @@ struct Held {
 
 impl Held {
     /// Reads all documents, and keeps of them the fields that are read.
-    fn fill(fields: Option<&BTreeSet<String>>, upstream: &mut Upstream<'_, '_>) -> Result<Held> {
-        let (mut held, mut buffer) = (Held::default(), Buffer::default());
-        while let Some(document) = upstream.read(&mut buffer)? {
-            let before = held.bytes.len();
+    fn fill(fields: Option<&FieldsKept>, upstream: &mut Upstream<'_, '_>) -> Result<Held> {
+        let mut held = Held::default();
+        let Held { bytes, memory } = &mut held;
+        upstream.each(&mut |document| {
+            let before = bytes.len();
             match fields {
-                None => held.bytes.extend_from_slice(document.as_bytes()),
+                None => bytes.extend_from_slice(document.as_bytes()),
                 Some(fields) => {
-                    let mut kept = DocumentBuilder::new(&mut held.bytes);
-                    for element in document {
-                        if element
-                            .name()
-                            .as_str()
-                            .is_ok_and(|name| fields.contains(name))
-                        {
-                            kept.append_element(element);
-                        }
-                    }
-                    kept.finish();
+                    interrupts::work(units_of_search(document))?;
+                    fields.keep(document, bytes);
                 }
             }
-            held.memory.grow(held.bytes.len() - before, "$facet")?;
-        }
+            memory.grow(bytes.len() - before, "$facet")
+        })?;
         Ok(held)
     }
 
@@ -227,5 +221,13 @@ impl Source for Documents<'_> {
         out.extend_from_slice(document.as_bytes());
         self.left = left;
         Ok(true)
+    }
+
+    fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
+        while let Some((document, left)) = RawDocument::split_first(self.left) {
+            self.left = left;
+            show(document)?;
+        }
+        Ok(())
     }
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
+use quarry_timing::{Phase, phase};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Running, Upstream};
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
 use super::stage::{Reads, Specification, Stage, Stages, one};
@@ -67,6 +68,12 @@ impl Stage for Group {
     fn values_grouped(&self) -> Option<&FieldPath> {
         let path = self.id.as_path().filter(|_| self.fields.is_empty())?;
         path.root_path()
+    }
+
+    fn firsts_grouped(&self) -> Option<&FieldPath> {
+        let mut fields = self.fields.iter();
+        let are_firsts = fields.all(|field| field.accumulation.is_first());
+        self.id.as_path().filter(|_| are_firsts)?.root_path()
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
@@ -130,8 +137,8 @@ impl Group {
             bounds: GroupMemory::new(self.disk_use),
             overflow: None,
         };
-        let mut buffer = Buffer::default();
-        while let Some(document) = upstream.read(&mut buffer)? {
+        let _scope = phase(Phase::Group);
+        upstream.each(&mut |document| {
             match &self.plain {
                 Some(plain) => filling.add_plain(&plain.find(document)?)?,
                 None => filling.add_evaluated(document)?,
@@ -139,7 +146,8 @@ impl Group {
             if filling.memory.bytes() > filling.bounds.limit {
                 filling.bounds.exceeded(&mut filling.overflow)?;
             }
-        }
+            Ok(())
+        })?;
         filling.finish()
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::RawDocument;
 
+use super::fields_read::fields_read;
 use super::parsed::Pipeline;
 use super::stage::{PartOfFind, Reads, Stage};
 use super::stages::metadata_not_here;
@@ -61,11 +62,15 @@ impl Pipeline {
         leading
     }
 
-    /// The path of whose values, behind the stages that a find does, nothing is asked but which ones there are.
+    /// The path of whose values, behind the stages that a find does, nothing is asked but which ones there are, or, where these stages
+    /// sort, nothing but the first document of each.
     pub fn values_grouped(&self, leading: &Leading<'_>) -> Option<&FieldPath> {
-        let is_all = leading.sort.is_none() && leading.skip.is_none() && leading.limit.is_none();
+        let is_all = leading.skip.is_none() && leading.limit.is_none();
         let next = self.stages.get(leading.stages).filter(|_| is_all)?;
-        next.values_grouped()
+        match leading.sort {
+            None => next.values_grouped(),
+            Some(_) => next.firsts_grouped(),
+        }
     }
 
     /// The metadata that the documents must come with, behind the stages that a find does. Fails where a later stage wants some.
@@ -94,14 +99,6 @@ impl Pipeline {
 
     /// The top-level fields of its input that the pipeline needs from stage `first` on; None if it needs all.
     pub fn required_fields(&self, first: usize) -> Option<BTreeSet<String>> {
-        let mut fields = BTreeSet::new();
-        for stage in self.stages.get(first..)? {
-            match stage.add_fields_read(&mut fields) {
-                Reads::Only => return Some(fields),
-                Reads::Passes => {}
-                Reads::Everything => return None,
-            }
-        }
-        None
+        fields_read(self.stages.get(first..)?)
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::equality::{any_of, each_at};
+use super::equality::{self, any_of, each_at};
 use super::execution::{Buffer, Running, Upstream};
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
+use super::unwound_lookup::UnwoundLookup;
 use crate::error::{Error, Result};
 use crate::expression::{ExpressionContext, LetVariables, bounds, type_name};
 use crate::field_path::FieldPath;
@@ -22,14 +23,14 @@ use crate::memory::{Charge, Counted};
 use crate::stage_memory::MEMORY_BYTES_MAX;
 
 #[derive(Debug)]
-struct Lookup {
+pub(super) struct Lookup {
     /// None where the pipeline makes the documents.
     collection: Option<Box<str>>,
     equality: Option<Equality>,
     pipeline: Option<SubPipeline>,
     /// For an equality's filter, in which there are constants only.
     context: ExpressionContext,
-    output: FieldPath,
+    pub(super) output: FieldPath,
     /// Each document is given the same.
     is_constant: bool,
 }
@@ -167,13 +168,7 @@ impl Lookup {
 
     /// The array of what the collection has for the document.
     fn find(&self, document: RawDocument<'_>, upstream: &mut Upstream<'_, '_>) -> Result<Counted> {
-        let equality = self.equality.as_ref();
-        let filter = equality.map(|equality| equality.filter(document));
-        let filter = filter.transpose()?;
-        let filter = filter
-            .as_ref()
-            .map(|filter| RawDocument::new(&filter.bytes));
-        let mut opened = self.open(document, filter.transpose()?, upstream)?;
+        let mut opened = self.open(document, None, upstream)?;
         let (mut found, mut one) = (Counted::default(), Buffer::default());
         let mut out = ArrayBuilder::new(&mut found.bytes);
         while let Some(result) = one.read(|bytes| opened.next(upstream, bytes))? {
@@ -189,12 +184,25 @@ impl Lookup {
         Ok(found)
     }
 
-    fn open(
+    /// Begins the read of what the collection has for the document, and matches a filter beside, if one is given.
+    pub(super) fn open(
         &self,
         document: RawDocument<'_>,
-        filter: Option<RawDocument<'_>>,
+        matching: Option<RawDocument<'_>>,
         upstream: &mut Upstream<'_, '_>,
     ) -> Result<OpenPipeline> {
+        let equality = self.equality.as_ref();
+        let equal = equality.map(|equality| equality.filter(document));
+        let equal = equal.transpose()?;
+        let equal = equal.as_ref().map(|equal| RawDocument::new(&equal.bytes));
+        let both;
+        let filter = match (equal.transpose()?, matching) {
+            (Some(equal), Some(matching)) => {
+                both = equality::both(Some(equal), Some(matching));
+                Some(both.as_raw())
+            }
+            (only, None) | (None, only) => only,
+        };
         let collections = upstream.collections();
         match (&self.pipeline, &self.collection) {
             (Some(pipeline), _) => pipeline.open(document, filter, collections),
@@ -206,6 +214,27 @@ impl Lookup {
                 OpenPipeline::find(name, filter.unwrap_or(all), &self.context, collections)
             }
         }
+    }
+
+    /// Appends its options, as explain prints them.
+    pub(super) fn append_options(&self, options: &mut DocumentBuilder<'_>) {
+        if let Some(collection) = &self.collection {
+            options.append("from", &**collection);
+        }
+        options.append("as", self.output.as_str());
+        if let Some(equality) = &self.equality {
+            options.append("localField", equality.local.as_str());
+            options.append("foreignField", &*equality.foreign);
+        }
+        if let Some(pipeline) = &self.pipeline {
+            options.append("let", pipeline.variables().as_raw());
+            options.append("pipeline", pipeline.stages());
+        }
+    }
+
+    /// Whether the documents are those of a collection that have an equal field, and nothing else is asked of them.
+    pub(super) fn is_by_equality(&self) -> bool {
+        self.equality.is_some() && self.pipeline.is_none()
     }
 
     #[cold]
@@ -241,18 +270,7 @@ impl Stage for Lookup {
 
     fn explain(&self, out: &mut DocumentBuilder<'_>) {
         let mut options = out.document(self.name());
-        if let Some(collection) = &self.collection {
-            options.append("from", &**collection);
-        }
-        options.append("as", self.output.as_str());
-        if let Some(equality) = &self.equality {
-            options.append("localField", equality.local.as_str());
-            options.append("foreignField", &*equality.foreign);
-        }
-        if let Some(pipeline) = &self.pipeline {
-            options.append("let", pipeline.variables().as_raw());
-            options.append("pipeline", pipeline.stages());
-        }
+        self.append_options(&mut options);
         options.finish();
     }
 
@@ -280,6 +298,15 @@ impl Stage for Lookup {
             true => Reads::Passes,
             false => Reads::Everything,
         }
+    }
+
+    fn fused(self: Arc<Self>, next: &dyn Stage, _: &ExpressionContext) -> Result<Option<Stages>> {
+        let unwound = next
+            .unwinds()
+            .filter(|unwound| *unwound.path == self.output);
+        // What is the same for all documents is read once, and held.
+        let unwound = unwound.filter(|_| !self.is_constant);
+        Ok(unwound.map(|unwound| one(UnwoundLookup::new(&self, unwound))))
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {

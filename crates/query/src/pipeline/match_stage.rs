@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
-use super::execution::{Running, Upstream};
+use super::execution::{Running, Show, Upstream};
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages};
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
@@ -82,5 +82,14 @@ impl Running for Matching {
             out.truncate(start);
         }
         Ok(false)
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        upstream.each(
+            &mut |document| match self.stage.matcher.try_matches(document)? {
+                true => show(document),
+                false => Ok(()),
+            },
+        )
     }
 }

@@ -20,7 +20,9 @@ mod documents;
 mod equality;
 mod execution;
 mod facet;
+mod fields_read;
 mod fill;
+mod fuse;
 mod geo_near;
 mod graph_lookup;
 mod group;
@@ -38,6 +40,7 @@ mod plain_values;
 mod preferred_numbers;
 mod project;
 mod redact;
+mod renamed;
 mod reorder;
 mod replace_root;
 mod sample;
@@ -51,6 +54,7 @@ mod transform;
 mod union_with;
 mod unset;
 mod unwind;
+mod unwound_lookup;
 mod window;
 mod written;
 
@@ -58,10 +62,11 @@ use quarry_bson::{RawArray, RawValue};
 
 pub use documents::Documents;
 pub use execution::{
-    Collections, Execution, NoCollections, ReadId, Run, Running, Source, SubFind, Upstream,
+    Collections, Execution, NoCollections, ReadId, Run, Running, Show, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;
+pub(crate) use execution::show_all;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};
@@ -72,6 +77,7 @@ pub use written::{
 
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
+use fuse::fuse;
 use limits_forward::limits_forward;
 use reorder::filters_forward;
 use stage::{Surroundings, Within};
@@ -137,8 +143,9 @@ fn read(
     if parsed.depth() > STAGES_MAX {
         return Err(too_long());
     }
+    let stages = limits_forward(filters_forward(parsed.stages, context)?);
     Ok(Pipeline {
-        stages: limits_forward(filters_forward(parsed.stages, context)?),
+        stages: fuse(stages, context)?,
     })
 }
 

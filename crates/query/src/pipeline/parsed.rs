@@ -5,7 +5,8 @@ use std::sync::Arc;
 use quarry_bson::{ArrayBuilder, RawDocument};
 
 use super::execution::{Buffer, Execution, hand_on};
-use super::stage::{Input, Stage};
+use super::limit::results_wanted;
+use super::stage::{Input, PartOfFind, Stage};
 use super::written::ResultWritten;
 use crate::error::Result;
 
@@ -82,10 +83,24 @@ impl Pipeline {
         collections
     }
 
-    /// Appends the stages from `first` on, as explain prints them.
+    /// Appends the stages from `first` on, as explain prints them: a `$limit` behind a `$sort` is shown as the sort's own, which it is
+    /// when they run.
     pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
-        for stage in self.stages.get(first..).unwrap_or_default() {
-            stage.explain(&mut out.document());
+        let mut left = self.stages.get(first..).unwrap_or_default().iter();
+        // The bound of the sort that was shown last, until the `$limit` is met that it is from.
+        let mut bound_by_sort = None;
+        while let Some(stage) = left.next() {
+            match stage.part_of_find() {
+                PartOfFind::Sort(..) => {
+                    bound_by_sort = results_wanted(left.as_slice());
+                    match bound_by_sort {
+                        Some(wanted) => stage.explain_limited(wanted, &mut out.document()),
+                        None => stage.explain(&mut out.document()),
+                    }
+                }
+                PartOfFind::Limit(_) if bound_by_sort.take().is_some() => {}
+                _ => stage.explain(&mut out.document()),
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::interrupts;
 /// The work of finding one value.
 const UNITS_OF_A_VALUE: usize = 2;
 
+/// A field that several accumulators take has one slot, if it is one of so many that came first.
+const NAMES_COMPARED: usize = 16;
+
 /// Where the values are found.
 #[derive(Debug)]
 pub(super) struct PlainValues {
@@ -32,15 +35,22 @@ pub(super) type Values<'a> = SmallVec<[Option<RawValue<'a>>; 8]>;
 impl PlainValues {
     /// None where one of the expressions is more than a field or a constant.
     pub fn of<'e>(expressions: impl IntoIterator<Item = &'e Expression>) -> Option<PlainValues> {
-        let (mut names, mut sources) = (Vec::new(), Vec::new());
+        let (mut names, mut sources) = (Vec::<&str>::new(), Vec::new());
         for expression in expressions {
             sources.push(match expression {
                 Expression::Literal(value) => Source::Constant(Some(value.clone())),
                 Expression::Absent => Source::Constant(None),
                 other => {
                     let path = other.as_path()?.root_path()?;
-                    names.push(Some(path).filter(|path| path.is_top_level())?.as_str());
-                    Source::Field(names.len() - 1)
+                    let name = Some(path).filter(|path| path.is_top_level())?.as_str();
+                    let known = names
+                        .iter()
+                        .take(NAMES_COMPARED)
+                        .position(|known| *known == name);
+                    Source::Field(known.unwrap_or_else(|| {
+                        names.push(name);
+                        names.len() - 1
+                    }))
                 }
             });
         }

@@ -1,7 +1,8 @@
 //! Filters moved to the front of a pipeline, as far as they ask the same there: fewer documents go through the stages behind
 //! them, and one that comes to the head of the pipeline is served by an index.
 //!
-//! The conditions of a filter, those of its `$and`s among them, move one by one. Filters that meet become one. Nothing else
+//! The conditions of a filter, those of its `$and`s among them, move one by one. One that asks for a field that a stage has given
+//! another name asks for the field by its old name in front of the stage. Filters that meet become one. Nothing else
 //! changes its place. As with MongoDB, a filter that has moved may leave out documents of which a stage would have made an
 //! error.
 
@@ -9,10 +10,11 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::chance::draws_lots;
 use super::match_stage::of_filter;
+use super::renamed;
 use super::stage::{Modifies, PartOfFind, Stage};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
@@ -63,10 +65,10 @@ struct Place {
 }
 
 /// A condition of a filter.
-struct Condition {
-    filter: Document,
+pub(super) struct Condition {
+    pub filter: Document,
     /// The fields that it reads; None if it may not be moved.
-    read: Option<BTreeSet<String>>,
+    pub read: Option<BTreeSet<String>>,
 }
 
 impl Moving {
@@ -82,8 +84,8 @@ impl Moving {
             }
         }
         let (count, mut staying) = (conditions.len(), Vec::new());
-        for condition in conditions {
-            let target = self.target(condition.read.as_ref())?;
+        for mut condition in conditions {
+            let target = self.target(&mut condition)?;
             match self.places.get_mut(target) {
                 Some(place) => place.before.push(condition.filter),
                 None => staying.push(condition.filter),
@@ -97,17 +99,23 @@ impl Moving {
         Ok(())
     }
 
-    /// The first place from which on all stages spare a condition that reads these fields, behind the filters that are there
-    /// already.
-    fn target(&mut self, read: Option<&BTreeSet<String>>) -> Result<usize> {
+    /// The first place from which on all stages spare the condition, behind the filters that are there already. On its way there
+    /// the condition takes the names that fields have in front of the stages.
+    fn target(&mut self, condition: &mut Condition) -> Result<usize> {
         let mut target = self.places.len();
-        let Some(read) = read else {
-            return Ok(target);
-        };
-        while target > 0 && self.steps < STEPS_MAX && self.places[target - 1].spares(read) {
-            let compared = self.places[target - 1].fields_compared(read);
-            interrupts::work(UNITS_OF_A_STEP + compared)?;
+        while target > 0
+            && self.steps < STEPS_MAX
+            && let Some(read) = &condition.read
+        {
+            let place = &self.places[target - 1];
+            interrupts::work(UNITS_OF_A_STEP + place.fields_compared(read))?;
             self.steps += 1;
+            if !place.spares(read) {
+                let Some(renamed) = place.rename(&condition.filter, read)? else {
+                    break;
+                };
+                *condition = renamed;
+            }
             target -= 1;
         }
         while self.places.get(target).is_some_and(Place::is_filter) {
@@ -146,13 +154,16 @@ impl Moving {
 }
 
 /// A filter, or a condition that was taken out of one.
-enum Filter {
+pub(super) enum Filter {
     Stage(Arc<dyn Stage>),
     Condition(Document),
 }
 
 /// One stage for filters that stand side by side.
-fn all_of(mut filters: Vec<Filter>, context: &ExpressionContext) -> Result<Option<Arc<dyn Stage>>> {
+pub(super) fn all_of(
+    mut filters: Vec<Filter>,
+    context: &ExpressionContext,
+) -> Result<Option<Arc<dyn Stage>>> {
     if filters.len() < 2 {
         return filters
             .pop()
@@ -213,6 +224,45 @@ impl Place {
         self.modifies.get_or_init(|| stage.modifies()).spares(read)
     }
 
+    /// The condition as it is asked in front of the stage, if the stage has only given other names to the fields that the condition
+    /// reads and the stage changes.
+    fn rename(&self, filter: &Document, read: &BTreeSet<String>) -> Result<Option<Condition>> {
+        let renames = match &self.stage {
+            Some(stage) => stage.renames(),
+            None => return Ok(None),
+        };
+        let old_name = |name: &str| renames.iter().find(|(new, _)| *new == name);
+        let left: BTreeSet<String> = (read.iter())
+            .filter(|name| old_name(name).is_none())
+            .cloned()
+            .collect();
+        interrupts::work(renames.len() * read.len())?;
+        if left.len() == read.len() || !self.spares(&left) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let mut out = DocumentBuilder::new(&mut bytes);
+        let rename = |path: &str| {
+            let (first, rest) = path.split_at(path.find('.').unwrap_or(path.len()));
+            Some(match old_name(first) {
+                Some((_, old)) => format!("{old}{rest}"),
+                None => path.to_owned(),
+            })
+        };
+        if !renamed::append(filter.as_raw(), &rename, &mut out)? {
+            return Ok(None);
+        }
+        out.finish();
+        let renamed = read.iter().map(|name| match old_name(name) {
+            Some((_, old)) => (*old).to_owned(),
+            None => name.clone(),
+        });
+        Ok(Some(Condition {
+            read: Some(renamed.collect()),
+            filter: RawDocument::new(&bytes)?.to_owned_document(),
+        }))
+    }
+
     /// How many names `spares` compares.
     fn fields_compared(&self, read: &BTreeSet<String>) -> usize {
         match self.modifies.get() {
@@ -229,7 +279,7 @@ impl Place {
 }
 
 /// Adds the conditions that a filter is the conjunction of. Recursion is as deep as the filter, which was parsed.
-fn add_conditions(
+pub(super) fn add_conditions(
     filter: RawDocument<'_>,
     context: &ExpressionContext,
     conditions: &mut Vec<Condition>,

@@ -19,6 +19,11 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Ok(one(Skip { count }))
 }
 
+/// The stage that leaves out so many documents.
+pub(super) fn of(count: u64) -> Arc<dyn Stage> {
+    Arc::new(Skip { count })
+}
+
 fn parse_count(value: RawValue<'_>) -> Result<u64> {
     let count = if value.is_number() {
         value

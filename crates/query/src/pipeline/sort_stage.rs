@@ -6,12 +6,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_timing::{Phase, phase};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Running, Show, Upstream};
+use super::fields_read::fields_kept_for;
 use super::limit::results_wanted;
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::metadata::{self, MetadataKinds};
+use crate::fields_kept::FieldsKept;
 use crate::sort::SortPattern;
 use crate::sorter::{Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
@@ -55,6 +58,13 @@ impl Stage for Sort {
             .append("sortKey", self.specification.as_raw());
     }
 
+    fn explain_limited(&self, wanted: u64, out: &mut DocumentBuilder<'_>) {
+        let mut options = out.document(self.name());
+        options.append("sortKey", self.specification.as_raw());
+        options.append("limit", i64::try_from(wanted).unwrap_or(i64::MAX));
+        options.finish();
+    }
+
     fn modifies(&self) -> Modifies {
         Modifies::Nothing
     }
@@ -86,24 +96,38 @@ impl Stage for Sort {
     }
 
     fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        let is_by_score = self.pattern.is_by_score();
         Box::new(Sorting {
             stage: self,
             wanted: results_wanted(following),
+            // What comes with a score is attached to the document, beside its fields.
+            kept: fields_kept_for(following).filter(|_| !is_by_score),
             sorted: None,
         })
     }
 }
 
 impl Sort {
-    /// Reads all input; the rows come back in order.
-    fn fill(&self, wanted: Option<u64>, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
+    /// Reads all input; the rows come back in order, with the fields that are kept.
+    fn fill(
+        &self,
+        wanted: Option<u64>,
+        kept: Option<&FieldsKept>,
+        upstream: &mut Upstream<'_, '_>,
+    ) -> Result<Sorted> {
         let mut sorter = Sorter::new(&SORTS, wanted, self.disk_use);
-        let (mut buffer, mut key) = (Buffer::default(), Vec::new());
-        while let Some(document) = upstream.read(&mut buffer)? {
+        let (mut key, mut part) = (Vec::new(), Vec::new());
+        let _scope = phase(Phase::Sort);
+        upstream.each(&mut |document| {
             key.clear();
             self.pattern.key(document, &mut key)?;
-            sorter.push(&key, document.as_bytes())?;
-        }
+            let Some(fields) = kept.filter(|_| sorter.takes(&key)) else {
+                return sorter.push(&key, document.as_bytes());
+            };
+            part.clear();
+            fields.keep(document, &mut part);
+            sorter.push(&key, &part)
+        })?;
         sorter.finish()
     }
 }
@@ -111,16 +135,27 @@ impl Sort {
 struct Sorting {
     stage: Arc<Sort>,
     wanted: Option<u64>,
+    /// The fields that the stages behind it read, if that is not all.
+    kept: Option<FieldsKept>,
     sorted: Option<Sorted>,
+}
+
+impl Sorting {
+    /// The rows, all of which are there once the first is asked for.
+    fn rows(&mut self, upstream: &mut Upstream<'_, '_>) -> Result<&mut Sorted> {
+        Ok(match &mut self.sorted {
+            Some(sorted) => sorted,
+            none => {
+                let rows = self.stage.fill(self.wanted, self.kept.as_ref(), upstream)?;
+                none.insert(rows)
+            }
+        })
+    }
 }
 
 impl Running for Sorting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
-        let sorted = match &mut self.sorted {
-            Some(sorted) => sorted,
-            none => none.insert(self.stage.fill(self.wanted, upstream)?),
-        };
-        let Some(row) = sorted.next()? else {
+        let Some(row) = self.rows(upstream)?.next()? else {
             return Ok(false);
         };
         match self.stage.pattern.is_by_score() {
@@ -131,5 +166,22 @@ impl Running for Sorting {
             }
         }
         Ok(true)
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        let is_by_score = self.stage.pattern.is_by_score();
+        let sorted = self.rows(upstream)?;
+        let mut document = Vec::new();
+        while let Some(row) = sorted.next()? {
+            let row = RawDocument::new(row.payload())?;
+            if is_by_score {
+                document.clear();
+                metadata::split(row, &mut document);
+                show(RawDocument::new(&document)?)?;
+            } else {
+                show(row)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -25,6 +25,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Appends the specification under the stage's name, as explain prints it.
     fn explain(&self, out: &mut DocumentBuilder<'_>);
 
+    /// Like `explain`, of a stage that gives no more than `wanted` documents, as a `$limit` behind it asks.
+    fn explain_limited(&self, _wanted: u64, out: &mut DocumentBuilder<'_>) {
+        self.explain(out);
+    }
+
     /// The running form; `following` are the stages after this one.
     fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running>;
 
@@ -35,6 +40,12 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// difference may stand before it.
     fn modifies(&self) -> Modifies {
         Modifies::Everything
+    }
+
+    /// The top-level fields of the documents that come out which are fields of those that went in, by another name: the new names and
+    /// the old ones. A filter on the new name asks for the old one in front of the stage.
+    fn renames(&self) -> Vec<(&str, &str)> {
+        Vec::new()
     }
 
     /// The part of a find that the stage is, so that an index can serve it.
@@ -48,9 +59,24 @@ pub trait Stage: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Like `values_grouped`, and the stage may ask for more of a document, of the first one with each value.
+    fn firsts_grouped(&self) -> Option<&FieldPath> {
+        self.values_grouped()
+    }
+
     /// Adds the collections of the same database that the stage reads beside its input, those of the pipelines within it
     /// among them.
     fn add_collections<'s>(&'s self, _: &mut Vec<&'s str>) {}
+
+    /// The stages that do what this one and the next do, if one can do a part of the other's work.
+    fn fused(self: Arc<Self>, _next: &dyn Stage, _: &ExpressionContext) -> Result<Option<Stages>> {
+        Ok(None)
+    }
+
+    /// The array that the stage makes one document for each element of, if that is what it does.
+    fn unwinds(&self) -> Option<Unwound<'_>> {
+        None
+    }
 
     /// The depth of the deepest pipeline within the stage.
     fn depth_within(&self) -> usize {
@@ -76,6 +102,17 @@ pub trait Stage: fmt::Debug + Send + Sync {
     fn as_map(&self) -> Option<&dyn DocumentMap> {
         None
     }
+}
+
+/// The options of `$unwind`.
+#[derive(Debug, Clone, Copy)]
+pub struct Unwound<'s> {
+    /// The array.
+    pub path: &'s FieldPath,
+    /// The field that is given the element's position.
+    pub index: Option<&'s FieldPath>,
+    /// A document without elements stays.
+    pub preserve: bool,
 }
 
 /// A function that makes one document of another.

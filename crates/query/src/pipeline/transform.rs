@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, Running, Show, Upstream, show_made};
 use super::stage::{DocumentMap, Modifies, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
@@ -93,6 +93,10 @@ impl Stage for Transform {
         }
     }
 
+    fn renames(&self) -> Vec<(&str, &str)> {
+        self.fields.renamed().collect()
+    }
+
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         if !self.fields.add_fields_read(fields) {
             return Reads::Everything;
@@ -130,5 +134,12 @@ impl Running for Transforming {
         self.stage.map(document, out)?;
         self.buffer.empty();
         Ok(true)
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        let Transforming { stage, buffer } = self;
+        upstream.each(&mut |document| show_made(buffer, show, |out| stage.map(document, out)))?;
+        buffer.empty();
+        Ok(())
     }
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, Running, Show, Upstream, show_made};
+use super::fields_read::fields_kept_for;
 use super::nested_field;
-use super::stage::{Modifies, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Reads, Specification, Stage, Stages, Unwound, one};
 use crate::error::{Error, Result};
 use crate::expression::type_name;
 use crate::field_path::FieldPath;
+use crate::fields_kept::FieldsKept;
+use crate::interrupts::{self, units_of_search};
 
 #[derive(Debug)]
 struct Unwind {
@@ -96,6 +99,35 @@ impl Unwind {
         scratch.empty();
         Ok(())
     }
+
+    /// Shows the documents that it makes of one, each in the first of the buffers.
+    fn show(
+        &self,
+        document: RawDocument<'_>,
+        (made, scratch): (&mut Buffer, &mut Buffer),
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        let kept = match nested_field::get(document, self.path.parts()) {
+            Some(RawValue::Array(array)) if !array.is_empty() => {
+                for (position, element) in (0..).zip(array.elements()) {
+                    let (value, position) = (Some(element.value()), RawValue::Int64(position));
+                    show_made(made, show, |out| {
+                        self.write(document, value, position, scratch, out)
+                    })?;
+                }
+                return Ok(());
+            }
+            None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_))
+                if !self.preserve =>
+            {
+                return Ok(());
+            }
+            found => found.filter(|value| value.as_array().is_none()),
+        };
+        show_made(made, show, |out| {
+            self.write(document, kept, RawValue::Null, scratch, out)
+        })
+    }
 }
 
 impl Stage for Unwind {
@@ -114,6 +146,14 @@ impl Stage for Unwind {
         }
     }
 
+    fn unwinds(&self) -> Option<Unwound<'_>> {
+        Some(Unwound {
+            path: &self.path,
+            index: self.index.as_ref(),
+            preserve: self.preserve,
+        })
+    }
+
     fn modifies(&self) -> Modifies {
         let mut changed = BTreeSet::from([self.path.first().to_owned()]);
         changed.extend(self.index.as_ref().map(|index| index.first().to_owned()));
@@ -125,12 +165,14 @@ impl Stage for Unwind {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
         Box::new(Unwinding {
-            stage: self,
             document: Buffer::default(),
             opened: None,
             scratch: Buffer::default(),
+            made: Buffer::default(),
+            kept: fields_kept_for(following).map(|kept| kept.with(self.path.first())),
+            stage: self,
         })
     }
 }
@@ -168,6 +210,10 @@ struct Unwinding {
     /// The array of the document that is being taken apart.
     opened: Option<Opened>,
     scratch: Buffer,
+    /// The document that is shown.
+    made: Buffer,
+    /// The fields that the stages behind it read, if that is not all: nothing else is written once more for each element.
+    kept: Option<FieldsKept>,
 }
 
 /// How far an array was walked; places are bytes of the document.
@@ -204,6 +250,34 @@ impl Running for Unwinding {
                 }
             }
         }
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        debug_assert!(
+            self.opened.is_none(),
+            "who is shown all documents was handed one"
+        );
+        let Unwinding {
+            stage,
+            document: part,
+            scratch,
+            made,
+            kept,
+            ..
+        } = self;
+        upstream.each(&mut |document| {
+            let document = match kept {
+                None => document,
+                Some(fields) => {
+                    interrupts::work(units_of_search(document))?;
+                    part.fill(|bytes| fields.keep(document, bytes))?
+                }
+            };
+            stage.show(document, (&mut *made, &mut *scratch), show)
+        })?;
+        part.empty();
+        made.empty();
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Gives documents made of the keys, which have the field whose values are asked for. A key of null may stand for a document
 //! without the field, and one of undefined for one with an empty array: those are fetched, one after the other, until one has
-//! the value itself. So is one with an array for an element, which would be taken apart.
+//! the value itself. So is one with an array for an element, which would be taken apart. Where the first document of each value is
+//! wanted, that is fetched for its key.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,8 +30,8 @@ pub struct DistinctScan {
     walk: RangeWalk,
     /// The directions of the fields that a value is told apart by, its own the last one.
     directions: SmallVec<[Direction; 4]>,
-    /// The document of a key: the field alone.
-    document: KeyDocument,
+    /// The document of a key: the field alone. None where the first document of each value is wanted.
+    document: Option<KeyDocument>,
     path: FieldPath,
     returned: u64,
     keys_examined: u64,
@@ -43,7 +44,7 @@ impl DistinctScan {
         access: IndexAccess,
         ranges: Vec<KeyRange>,
         directions: SmallVec<[Direction; 4]>,
-        document: KeyDocument,
+        document: Option<KeyDocument>,
         path: FieldPath,
     ) -> DistinctScan {
         DistinctScan {
@@ -85,6 +86,7 @@ impl DistinctScan {
         let mut buffer = KeyBuffer::default();
         // An array that the index has met since it was chosen for what is no element of one.
         let has_elements = index.multikey_components() != 0 && !self.access.is_multikey;
+        let is_first_wanted = document.is_none();
         walk.walk_steps(view, false, |cursor| {
             examined.keys += 1;
             let (key, value) = (cursor.key(), cursor.value());
@@ -96,8 +98,11 @@ impl DistinctScan {
                     document: Some(document),
                 })
             };
-            let made = document.make(&entry, &mut buffer)?.map(RawDocument::new);
-            let made = made.map(stored).transpose()?;
+            let made = match &*document {
+                Some(document) => document.make(&entry, &mut buffer)?,
+                None => None,
+            };
+            let made = made.map(RawDocument::new).map(stored).transpose()?;
             let found = made.and_then(|made| value_at(made, path));
             let (flow, is_told) = match (made, found) {
                 (Some(made), Some(found)) if is_plain(found) && !has_elements => {
@@ -110,7 +115,9 @@ impl DistinctScan {
                     view.snapshot.get(&record, &mut |bytes| {
                         examined.documents += 1;
                         outcome = stored(RawDocument::new(bytes)).and_then(|document| {
-                            is_told = is_array(found) || is_itself(value_at(document, path));
+                            is_told = is_first_wanted
+                                || is_array(found)
+                                || is_itself(value_at(document, path));
                             is_told &= !has_elements;
                             give(document)
                         });

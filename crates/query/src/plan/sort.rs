@@ -7,7 +7,10 @@ use super::node::{Flow, Node, PlanNode, Row, Sink, View};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
-use crate::sorter::{Sorted, Sorter};
+use crate::field_path::FieldPath;
+use crate::fields_kept::FieldsKept;
+use crate::interrupts::{self, units_of_search};
+use crate::sorter::{Sorted, Sorter, UNITS_OF_A_ROW};
 use crate::spilling::SORTS;
 
 /// The part of a row that is held while it waits for its turn.
@@ -25,6 +28,8 @@ pub struct Sort {
     kept: Kept,
     /// The first so many rows are wanted.
     limit: Option<u64>,
+    /// The fields of the documents that are read above, if that is not all.
+    fields: Option<FieldsKept>,
     sorted: Option<Sorted>,
     returned: u64,
 }
@@ -36,15 +41,22 @@ impl Sort {
             input,
             kept,
             limit,
+            fields: None,
             sorted: None,
             returned: 0,
         }
     }
 
+    /// Has it hold no other fields than those that these paths begin with, if they are given.
+    pub fn of_fields(mut self, read: Option<&[FieldPath]>) -> Sort {
+        self.fields = read.map(|paths| FieldsKept::new(paths.iter().map(FieldPath::first)));
+        self
+    }
+
     fn sort(&mut self, view: &View<'_>) -> Result<Sorted> {
         let mut sorter = Sorter::new(&SORTS, self.limit, view.parsed.disk_use);
-        let mut key = Vec::new();
-        let kept = self.kept;
+        let (mut key, mut part) = (Vec::new(), Vec::new());
+        let (kept, fields) = (self.kept, self.fields.as_ref());
         self.input.next(view, &mut |row| {
             let _scope = phase(Phase::Sort);
             let document = row.document.unwrap_or(RawDocument::EMPTY);
@@ -52,9 +64,19 @@ impl Sort {
             if let Some(sort) = &view.parsed.sort {
                 sort.key(document, &mut key)?;
             }
-            let payload = match kept {
-                Kept::Document => document.as_bytes(),
-                Kept::Record => row.record,
+            if !sorter.takes(&key) {
+                interrupts::work(UNITS_OF_A_ROW)?;
+                return Ok(Flow::Continue);
+            }
+            let payload = match (kept, fields) {
+                (Kept::Record, _) => row.record,
+                (Kept::Document, None) => document.as_bytes(),
+                (Kept::Document, Some(fields)) => {
+                    interrupts::work(units_of_search(document))?;
+                    part.clear();
+                    fields.keep(document, &mut part);
+                    &part
+                }
             };
             sorter.push(&key, payload)?;
             Ok(Flow::Continue)

@@ -1,17 +1,19 @@
-//! The plan of a `distinct` whose values stand in an index: one key is read for each of them.
+//! The plan of a `distinct` whose values stand in an index: one key is read for each of them. So is the plan of a `$group` that takes the
+//! first document of each value in an order that the index gives.
 
 use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
 use super::choose::{Bounded, Candidate, candidates, natural_hint};
-use super::filter_bounds::{Bounds, FilterBounds};
+use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::key_ranges::are_combined;
 use super::wanted::Wanted;
 use crate::error::Result;
 use crate::field_path::FieldPath;
 use crate::matcher::Matcher;
 use crate::plan::{DistinctScan, KeyDocument, Node};
+use crate::sort::SortPattern;
 
 /// The value of a document that does not have the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,8 @@ pub enum Missing {
 }
 
 /// Chooses an index that has all values at `path` of the documents that match: the one with the most fields of equality before
-/// the path; None if there is none.
+/// the path; None if there is none. Where an order is wanted, the index has to give it, and the document of the first key of each value
+/// is given.
 pub fn choose_distinct(
     collection: &Collection,
     index_catalog: &IndexCatalog,
@@ -49,6 +52,11 @@ pub fn choose_distinct(
         let Some((place, bounded)) = usable(&candidate, path, &mut bounds) else {
             continue;
         };
+        if let Some(sort) = wanted.sort
+            && !gives_firsts(&candidate, (place, &bounded), sort, &bounds)
+        {
+            continue;
+        }
         if best.as_ref().is_none_or(|(known, ..)| place > *known) {
             best = Some((place, candidate, bounded));
         }
@@ -62,15 +70,16 @@ pub fn choose_distinct(
         .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
         .collect();
     let (ranges, are_exact) = candidate.ranges(&bounded);
-    let document = candidate.index.and_then(|index| {
-        KeyDocument::of(
-            index,
-            collection.is_clustered(),
-            [path.as_str()].into_iter(),
-        )
-    });
-    let Some(document) = document.filter(|_| are_exact && are_combined(&bounded)) else {
+    if !are_exact || !are_combined(&bounded) {
         return Ok(None);
+    }
+    let is_clustered = collection.is_clustered();
+    let of_key = |index| KeyDocument::of(index, is_clustered, [path.as_str()].into_iter());
+    let document = match (wanted.sort, candidate.index.and_then(of_key)) {
+        // What is taken of the first document is not in its key.
+        (Some(_), _) => None,
+        (None, Some(document)) => Some(document),
+        (None, None) => return Ok(None),
     };
     let texts = match wanted.shows_bounds {
         true => candidate.texts(&bounded, false),
@@ -106,4 +115,23 @@ fn usable(
         && !candidate.has_cut_keys
         && !may_have_others;
     is_usable.then_some((place, bounded))
+}
+
+/// Whether the first of the keys with each value at that place is the one of the first document of that value in the order.
+fn gives_firsts(
+    candidate: &Candidate<'_>,
+    (place, bounded): (usize, &Bounded),
+    sort: &SortPattern,
+    bounds: &FilterBounds<'_>,
+) -> bool {
+    let is_single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
+    let keys = candidate.fields().skip(place);
+    let mut pairs = sort.fields().iter().zip(keys);
+    !sort.fields().is_empty()
+        && candidate.tells_missing()
+        && bounded.iter().take(place).all(is_single)
+        && sort.fields().len() <= candidate.fields_len() - place
+        && pairs.all(|(field, (path, direction))| {
+            field.path.as_str() == path && field.direction == direction
+        })
 }

@@ -25,7 +25,9 @@ pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
     }
     if !solution.is_sorted {
         let limit = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
-        node = Box::new(Sort::new(node, wanted.kept, limit));
+        // Documents that are made of keys have nothing else.
+        let read = wanted.read.filter(|_| !solution.is_covered);
+        node = Box::new(Sort::new(node, wanted.kept, limit).of_fields(read));
     }
     if wanted.skip > 0 {
         node = Box::new(Skip::new(node, wanted.skip));

@@ -96,6 +96,17 @@ impl Fields {
         named.filter_map(|(name, node)| matches!(node, Node::Include).then_some(name))
     }
 
+    /// The top-level fields that are computed as nothing but another top-level field, with the name of that.
+    pub(crate) fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.root.fields().filter_map(|(name, node)| match node {
+            Node::Computed(expression) => {
+                let path = expression.as_path()?.root_path()?;
+                path.is_top_level().then(|| (name, path.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     /// Appends the document with its fields treated.
     pub(crate) fn apply(
         &self,

@@ -6,6 +6,8 @@ use std::cmp::Ordering;
 pub(crate) struct Row {
     /// The key and behind it the payload.
     bytes: Box<[u8]>,
+    /// The first bytes of the key, which mostly tell rows apart, as a number: to compare two rows is to look at nothing else.
+    prefix: u64,
     key_bytes: usize,
     sequence: u64,
 }
@@ -21,8 +23,8 @@ impl Row {
 
     /// A row of its bytes, of which the first `key_bytes` are the key.
     pub(super) fn of_bytes(bytes: Box<[u8]>, key_bytes: usize, sequence: u64) -> Row {
-        debug_assert!(key_bytes <= bytes.len());
         Row {
+            prefix: prefix(&bytes[..key_bytes]),
             bytes,
             key_bytes,
             sequence,
@@ -47,15 +49,26 @@ impl Row {
     }
 
     pub fn held_bytes(&self) -> usize {
-        self.bytes.len() + size_of::<Row>()
+        Row::held_bytes_of(self.bytes.len())
+    }
+
+    /// The memory of a row whose key and payload have so many bytes.
+    pub fn held_bytes_of(bytes: usize) -> usize {
+        bytes + size_of::<Row>()
     }
 }
 
 impl Ord for Row {
+    #[inline]
     fn cmp(&self, other: &Row) -> Ordering {
-        self.key()
-            .cmp(other.key())
-            .then(self.sequence.cmp(&other.sequence))
+        match self.prefix.cmp(&other.prefix) {
+            // A key that ends within them is told from one that goes on with zeros by the keys themselves.
+            Ordering::Equal => self
+                .key()
+                .cmp(other.key())
+                .then(self.sequence.cmp(&other.sequence)),
+            told => told,
+        }
     }
 }
 
@@ -72,3 +85,16 @@ impl PartialEq for Row {
 }
 
 impl Eq for Row {}
+
+/// The first bytes of a key as a number, in the order of the bytes; zeros stand where the key has ended.
+#[inline]
+pub(super) fn prefix(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(first)
+        }
+    }
+}

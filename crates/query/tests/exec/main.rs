@@ -10,7 +10,10 @@ mod key_options;
 mod levels;
 mod memory;
 mod partial_indexes;
+mod pipelines;
 mod plans;
+#[path = "../random_pipeline/mod.rs"]
+mod random_pipeline;
 mod reads;
 mod sub_pipelines;
 mod text;

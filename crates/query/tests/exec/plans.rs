@@ -230,6 +230,37 @@ fn a_pipeline_reads_no_documents_where_keys_have_its_fields() {
             5,
         ),
         (r#"[{"$group": {"_id": "$tags"}}]"#, "COLLSCAN", 100),
+        // The first document of each value in the order of the index.
+        (
+            r#"[{"$sort": {"a": 1, "b": -1}}, {"$group": {"_id": "$a", "f": {"$first": "$$ROOT"}}}]"#,
+            "DISTINCT_SCAN a_1_b_-1",
+            10,
+        ),
+        (
+            r#"[{"$match": {"a": {"$gt": 3}}}, {"$sort": {"a": 1}}, {"$group": {"_id": "$a", "f": {"$first": "$a"}}}]"#,
+            "DISTINCT_SCAN a_1_b_-1",
+            6,
+        ),
+        (
+            r#"[{"$match": {"a": 4}}, {"$sort": {"b": -1}}, {"$group": {"_id": "$b", "f": {"$first": "$u"}}}]"#,
+            "DISTINCT_SCAN a_1_b_-1",
+            6,
+        ),
+        (
+            r#"[{"$match": {"a": {"$in": [3, 4]}}}, {"$sort": {"b": -1}}, {"$group": {"_id": "$b", "f": {"$first": "$_id"}}}]"#,
+            "FETCH SORT_MERGE [IXSCAN a_1_b_-1]",
+            20,
+        ),
+        (
+            r#"[{"$sort": {"a": 1, "b": 1}}, {"$group": {"_id": "$a", "f": {"$first": "$u"}}}]"#,
+            "SORT COLLSCAN",
+            100,
+        ),
+        (
+            r#"[{"$sort": {"a": 1, "b": -1}}, {"$group": {"_id": "$a", "f": {"$last": "$u"}}}]"#,
+            "FETCH IXSCAN a_1_b_-1",
+            100,
+        ),
         (r#"[{"$group": {"_id": "$s"}}]"#, "COLLSCAN", 100),
         (
             r#"[{"$sort": {"a": 1}}, {"$limit": 5}, {"$group": {"_id": "$a"}}]"#,

@@ -1,8 +1,8 @@
 //! The accumulators of `$group` over windows.
 //!
 //! A window that begins with the partition grows, and each row is added once. Any other window is accumulated anew for each
-//! row, but for these: sums and means of integers are differences of sums that begin with the partition, exactly; `$first`
-//! and `$last` look at one row.
+//! row, but for these: sums and means of integers are differences of sums that begin with the partition, exactly; other numbers are
+//! read once and kept, so that a window adds what is kept; `$first` and `$last` look at one row.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::function::{Given, RunningFunction, Start};
 use super::partition::Partition;
 use crate::error::Result;
 use crate::expression::number::Number;
+use crate::expression::sum::Sum;
 use crate::interrupts;
 use crate::stage_memory::BoundedMemory;
 
@@ -120,8 +121,8 @@ impl Accumulating {
             return Ok(());
         };
         while self.added < end {
-            let value = partition.evaluate(&self.function.accumulation.operand, self.added)?;
-            let grown = column.add(0, value.as_ref().map(Value::as_raw))?;
+            let operand = &self.function.accumulation.operand;
+            let grown = partition.with_value(operand, self.added, |value| column.add(0, value))?;
             self.memory.grow(grown, "$setWindowFields")?;
             self.added += 1;
         }
@@ -183,10 +184,17 @@ impl RunningFunction for AtEdge {
 struct Summing {
     any: Accumulating,
     is_mean: bool,
-    /// The sums of the integers that stand before each row and at the end; None where there are other numbers.
-    sums: Option<Vec<Before>>,
-    is_tried: bool,
+    /// Read when the first row is asked for.
+    numbers: Option<Numbers>,
     memory: BoundedMemory,
+}
+
+/// The numbers of a partition.
+enum Numbers {
+    /// The sums of the integers that stand before each row and at the end.
+    Integers(Vec<Before>),
+    /// Not all of them are integers: the number of each row, None where it has none.
+    Any(Vec<Option<Number>>),
 }
 
 /// The integers before a row.
@@ -203,13 +211,12 @@ impl Summing {
         Summing {
             any: Accumulating::of(function),
             is_mean,
-            sums: None,
-            is_tried: false,
+            numbers: None,
             memory: BoundedMemory::default(),
         }
     }
 
-    fn try_sums(&mut self, partition: &Partition<'_>) -> Result<Option<Vec<Before>>> {
+    fn read(&mut self, partition: &Partition<'_>) -> Result<Numbers> {
         let operand = &self.any.function.accumulation.operand;
         let mut before = Before::default();
         let mut sums = vec![before];
@@ -225,12 +232,21 @@ impl Summing {
                     before.count += 1;
                     before.long += 1;
                 }
-                Some(_) => return Ok(None),
+                Some(_) => return self.read_any(partition),
             }
             self.memory.grow(size_of::<Before>(), "$setWindowFields")?;
             sums.push(before);
         }
-        Ok(Some(sums))
+        Ok(Numbers::Integers(sums))
+    }
+
+    fn read_any(&mut self, partition: &Partition<'_>) -> Result<Numbers> {
+        self.memory = BoundedMemory::default();
+        let bytes = partition.len() * size_of::<Option<Number>>();
+        self.memory.grow(bytes, "$setWindowFields")?;
+        let operand = &self.any.function.accumulation.operand;
+        let numbers = (0..partition.len()).map(|row| partition.number(operand, row));
+        Ok(Numbers::Any(numbers.collect::<Result<_>>()?))
     }
 }
 
@@ -240,14 +256,30 @@ impl RunningFunction for Summing {
         if bounds.is_from_start() {
             return self.any.value(partition, row);
         }
-        if !self.is_tried {
-            self.is_tried = true;
-            self.sums = self.try_sums(partition)?;
-        }
-        let Some(sums) = &self.sums else {
-            return self.any.value(partition, row);
+        let numbers = match &mut self.numbers {
+            Some(numbers) => numbers,
+            None => {
+                let numbers = self.read(partition)?;
+                self.numbers.insert(numbers)
+            }
         };
         let rows = self.any.function.bounds.rows(partition, row)?;
+        let sums = match numbers {
+            Numbers::Integers(sums) => sums,
+            Numbers::Any(numbers) => {
+                interrupts::work(rows.len())?;
+                let mut sum = Sum::default();
+                numbers[rows]
+                    .iter()
+                    .flatten()
+                    .for_each(|number| sum.add(*number));
+                let result = match self.is_mean {
+                    true => sum.mean(),
+                    false => Some(sum.total()),
+                };
+                return Ok(Some(result.map_or(RawValue::Null, Number::raw).to_value()));
+            }
+        };
         let (from, to) = (sums[rows.start], sums[rows.end]);
         let (sum, count) = (to.sum - from.sum, to.count - from.count);
         let number = match (self.is_mean, count) {

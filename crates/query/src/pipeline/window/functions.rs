@@ -1,6 +1,8 @@
 //! The window functions by name, beside the accumulators. A new one is a row here, a type in a file with its like, and a section of
 //! `tests/pipeline_scripts/windows.txt`.
 
+use std::collections::BTreeSet;
+
 use super::function::{Given, Start};
 use super::{accumulated, covariance, gaps, moving_average, ranks, shift, slopes};
 use crate::error::{Error, Result};
@@ -40,6 +42,25 @@ pub fn parse(given: Given<'_>) -> Result<Start> {
             Err(Error::failed_to_parse(text))
         }
     }
+}
+
+/// The top-level fields that the function's argument reads beside those that the rows are sorted by; None where that may be any.
+pub fn fields_read(given: &Given<'_>) -> Result<Option<BTreeSet<String>>> {
+    let option = |name| given.value.as_document().and_then(|value| value.get(name));
+    let operand = match given.name {
+        "$avg" | "$sum" | "$min" | "$max" | "$first" | "$last" | "$push" | "$addToSet"
+        | "$count" | "$stdDevPop" | "$stdDevSamp" | "$covariancePop" | "$covarianceSamp"
+        | "$locf" | "$linearFill" | "$rank" | "$denseRank" | "$documentNumber" => Some(given.value),
+        "$derivative" | "$integral" | "$expMovingAvg" => option("input"),
+        "$shift" => option("output"),
+        _ => None,
+    };
+    let Some(operand) = operand else {
+        return Ok(None);
+    };
+    let mut fields = BTreeSet::new();
+    let is_known = given.expression(operand)?.add_fields_read(&mut fields);
+    Ok(is_known.then_some(fields))
 }
 
 #[cfg(test)]

@@ -23,18 +23,21 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
 use quarry_keystring::{Direction, TypeBits};
+use quarry_timing::{Phase, phase};
 
 use self::bounds::Bounds;
 use self::function::{Given, RunningFunction, Start};
 use self::partition::{Partition, partition_bytes};
 use super::execution::{Buffer, Running, Upstream};
+use super::fields_read::fields_kept_for;
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression, type_name};
 use crate::field_path::FieldPath;
-use crate::interrupts;
+use crate::fields_kept::FieldsKept;
+use crate::interrupts::{self, units_of_search};
 use crate::sort::SortPattern;
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, SORTS};
@@ -50,6 +53,8 @@ struct SetWindowFields {
     partition: Option<Expression>,
     sort: Option<Arc<SortPattern>>,
     outputs: Vec<Output>,
+    /// The top-level fields that all of this reads; None where that may be any.
+    read: Option<BTreeSet<String>>,
     disk_use: DiskUse,
     collation: Collation,
 }
@@ -58,6 +63,8 @@ struct SetWindowFields {
 struct Output {
     path: FieldPath,
     start: Start,
+    /// The top-level fields that the function's argument reads; None where that may be any.
+    read: Option<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Output {
@@ -118,12 +125,35 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }
     Ok(one(SetWindowFields {
         specification: options.to_owned_document(),
+        read: fields_read(partition.as_ref(), sort.as_deref(), &outputs),
         partition,
         sort,
         outputs,
         disk_use: specification.context.disk_use(),
         collation: collation.clone(),
     }))
+}
+
+/// The top-level fields that a stage of these parts reads; None where that may be any.
+fn fields_read(
+    partition: Option<&Expression>,
+    sort: Option<&SortPattern>,
+    outputs: &[Output],
+) -> Option<BTreeSet<String>> {
+    let mut fields = BTreeSet::new();
+    if !partition.is_none_or(|partition| partition.add_fields_read(&mut fields)) {
+        return None;
+    }
+    let sorted_by = sort.into_iter().flat_map(SortPattern::fields);
+    fields.extend(sorted_by.map(|field| field.path.first().to_owned()));
+    for output in outputs {
+        fields.extend(output.read.as_ref()?.iter().cloned());
+        // What is set within a document stands beside what is there.
+        if !output.path.is_top_level() {
+            fields.insert(output.path.first().to_owned());
+        }
+    }
+    Some(fields)
 }
 
 /// Reads `{<function>: <argument>, window: {..}}`.
@@ -169,6 +199,7 @@ fn parse_output(
     };
     Ok(Output {
         path,
+        read: functions::fields_read(&given)?,
         start: functions::parse(given)?,
     })
 }
@@ -182,13 +213,26 @@ impl Stage for SetWindowFields {
         out.append(self.name(), self.specification.as_raw());
     }
 
-    fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
-        Reads::Everything
+    fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
+        match &self.read {
+            None => Reads::Everything,
+            Some(read) => {
+                fields.extend(read.iter().cloned());
+                Reads::Passes
+            }
+        }
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+        let later = fields_kept_for(following);
+        let own = self.read.as_ref();
         Box::new(Windowing {
+            kept: later.zip(own).map(|(later, own)| {
+                let add = |kept: FieldsKept, name: &String| kept.with(name);
+                own.iter().fold(later, add)
+            }),
             stage: self,
+            made: [Buffer::default(), Buffer::default()],
             sorted: None,
             ahead: None,
             rows: Vec::new(),
@@ -202,10 +246,11 @@ impl Stage for SetWindowFields {
 impl SetWindowFields {
     /// Reads all input; the rows come back by partition and order. A row's key is that of its partition and behind it that of
     /// its place.
-    fn sort(&self, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
+    fn sort(&self, kept: Option<&FieldsKept>, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
         let mut sorter = Sorter::new(&SORTS, None, self.disk_use);
-        let (mut buffer, mut key, mut payload) = (Buffer::default(), Vec::new(), Vec::new());
-        while let Some(document) = upstream.read(&mut buffer)? {
+        let (mut key, mut payload) = (Vec::new(), Vec::new());
+        let _scope = phase(Phase::Sort);
+        upstream.each(&mut |document| {
             key.clear();
             if let Some(partition) = &self.partition {
                 let value = partition.evaluate(&mut Context::new(document))?;
@@ -231,9 +276,15 @@ impl SetWindowFields {
             }
             payload.clear();
             payload.extend_from_slice(&partition_bytes.to_be_bytes());
-            payload.extend_from_slice(document.as_bytes());
-            sorter.push(&key, &payload)?;
-        }
+            match kept {
+                None => payload.extend_from_slice(document.as_bytes()),
+                Some(fields) => {
+                    interrupts::work(units_of_search(document))?;
+                    fields.keep(document, &mut payload);
+                }
+            }
+            sorter.push(&key, &payload)
+        })?;
         sorter.finish()
     }
 }
@@ -249,6 +300,10 @@ struct Windowing {
     next: usize,
     functions: Vec<Box<dyn RunningFunction>>,
     memory: BoundedMemory,
+    /// The fields of its input that it or a later stage reads, if that is not all.
+    kept: Option<FieldsKept>,
+    /// A row's document with some of its fields set: each is made of the other.
+    made: [Buffer; 2],
 }
 
 impl Windowing {
@@ -257,7 +312,7 @@ impl Windowing {
         let sorted = match &mut self.sorted {
             Some(sorted) => sorted,
             none => {
-                let sorted = none.insert(self.stage.sort(upstream)?);
+                let sorted = none.insert(self.stage.sort(self.kept.as_ref(), upstream)?);
                 self.ahead = sorted.next()?;
                 sorted
             }
@@ -293,26 +348,27 @@ impl Running for Windowing {
         let row = self.next;
         self.next += 1;
         let partition = Partition::new(&self.rows, self.stage.sort.as_deref());
-        let mut document: Option<Document> = None;
+        let [before, after] = &mut self.made;
         let outputs = self.stage.outputs.iter().zip(&mut self.functions);
-        for (output, function) in outputs {
+        for (place, (output, function)) in outputs.enumerate() {
             interrupts::work(UNITS_OF_A_FUNCTION)?;
             let value: Option<Value> = function.value(&partition, row)?;
-            let before = match &document {
-                Some(document) => document.as_raw(),
-                None => partition.document(row)?,
-            };
             let value = value.as_ref().map(Value::as_raw);
-            let mut bytes = Vec::new();
-            nested_field::set(before, output.path.parts(), value, &mut bytes);
-            interrupts::work_on_bytes(bytes.len())?;
-            document = Some(Document::from_bytes_any_text(bytes)?);
+            let document = match place {
+                0 => partition.document(row)?,
+                _ => RawDocument::new(before.bytes())?,
+            };
+            let path = output.path.parts();
+            if place + 1 == self.stage.outputs.len() {
+                nested_field::set(document, path, value, out);
+                before.empty();
+                return Ok(true);
+            }
+            let made = after.fill(|bytes| nested_field::set(document, path, value, bytes))?;
+            interrupts::work_on_bytes(made.len_bytes())?;
+            std::mem::swap(before, after);
         }
-        let made: RawDocument<'_> = match &document {
-            Some(document) => document.as_raw(),
-            None => partition.document(row)?,
-        };
-        out.extend_from_slice(made.as_bytes());
+        out.extend_from_slice(partition.document(row)?.as_bytes());
         Ok(true)
     }
 }

@@ -55,10 +55,26 @@ impl<'p> Partition<'p> {
         Ok(value.into_value())
     }
 
+    /// Hands the value of an expression over a row to `take`, which keeps nothing of it.
+    pub fn with_value<R>(
+        &self,
+        expression: &Expression,
+        row: usize,
+        take: impl FnOnce(Option<RawValue<'_>>) -> Result<R>,
+    ) -> Result<R> {
+        interrupts::work(1)?;
+        let mut context = Context::new(self.document(row)?);
+        let value = expression.evaluate(&mut context)?;
+        take(value.as_raw())
+    }
+
     /// Like `evaluate`, for a number; None for what is none.
     pub fn number(&self, expression: &Expression, row: usize) -> Result<Option<Number>> {
-        let value = self.evaluate(expression, row)?;
-        Ok(value.and_then(|value| Number::from_raw(value.as_raw())))
+        self.with_value(
+            expression,
+            row,
+            |value| Ok(value.and_then(Number::from_raw)),
+        )
     }
 
     /// The value of the first field that the rows are sorted by.

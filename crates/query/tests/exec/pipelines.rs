@@ -1,0 +1,169 @@
+//! Pipelines over collections: what the planner, the sub-pipelines and the batches make of them is what their stages give one by one.
+
+use proptest::prelude::*;
+use quarry_bson::{Document, RawDocument, doc};
+use quarry_database::{Level, Namespace};
+use quarry_query::exec::{self, AggregateRequest, Explained, InsertRequest, Over, Verbosity};
+
+use crate::random_pipeline::{documents, listed_documents, results_of_each, stages};
+use crate::{Fixture, json, with_documents};
+
+fn numbered(documents: Vec<Document>) -> Vec<Document> {
+    let numbered = documents.into_iter().enumerate();
+    numbered
+        .map(|(number, document)| {
+            let mut with_id = doc! { "_id": (number as i32) };
+            for element in &document {
+                with_id.append_element(element);
+            }
+            with_id
+        })
+        .collect()
+}
+
+fn insert_other(fixture: &Fixture, documents: &[Document]) {
+    let namespace = Namespace::parse("db.other").unwrap();
+    let raw: Vec<_> = documents.iter().map(Document::as_raw).collect();
+    let request = InsertRequest::new(&namespace, &raw);
+    let scope = (&fixture.database).into();
+    exec::insert(scope, &fixture.operation, request, Level::Written).unwrap();
+}
+
+/// The results, with the cursor put aside behind every `batch` of them.
+fn results(
+    fixture: &Fixture,
+    stages: &[String],
+    batch: usize,
+) -> quarry_query::Result<Vec<Document>> {
+    let pipeline = json(&format!(r#"{{"p": [{}]}}"#, stages.join(", ")));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    let mut executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
+    let (mut found, mut document) = (Vec::new(), Vec::new());
+    while executor.next(&fixture.operation, &mut document)? {
+        found.push(
+            RawDocument::validated(&document)
+                .unwrap()
+                .to_owned_document(),
+        );
+        document.clear();
+        if found.len() % batch == 0 {
+            executor.save(&fixture.operation)?;
+            executor.restore((&fixture.database).into(), &fixture.operation)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The filter of the cursor, and the stages behind it, as explain prints them.
+fn explained(fixture: &Fixture, stages: &str) -> (String, Vec<String>) {
+    let pipeline = json(&format!(r#"{{"p": [{stages}]}}"#));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    let reply = fixture.explained_with(Explained::Aggregate(request), Verbosity::QueryPlanner);
+    let stages = reply.as_raw().get_array("stages").unwrap();
+    let shown = stages.iter().skip(1).map(|stage| stage.to_string());
+    let filter = (reply.as_raw()).get_path("stages.0.$cursor.queryPlanner.parsedQuery");
+    (filter.unwrap().to_string(), shown.collect())
+}
+
+#[test]
+fn explain_shows_the_stages_as_they_run() {
+    let fixture = with_documents(&[doc! { "_id": 1 }]);
+    let lookup =
+        r#"{"$lookup": {"from": "other", "localField": "k", "foreignField": "k", "as": "o"}}"#;
+    let looked_up = "from: 'other', as: 'o', localField: 'k', foreignField: 'k'";
+    for (stages, filter, shown) in [
+        (
+            format!(r#"{lookup}, {{"$unwind": "$o"}}"#),
+            "{}",
+            vec![format!("{{ $lookup: {{ {looked_up}, unwinding: {{ preserveNullAndEmptyArrays: false }} }} }}")],
+        ),
+        // What is asked of the other collection goes there, what is asked of this one to the head, and the rest stays.
+        (
+            format!(
+                r#"{lookup}, {{"$unwind": "$o"}}, {{"$match": {{"o.v": 1, "a": 2, "$or": [{{"o.v": 3}}, {{"a": 3}}]}}}}"#
+            ),
+            "{ a: 2 }",
+            vec![
+                format!(
+                    "{{ $lookup: {{ {looked_up}, let: {{}}, pipeline: [ {{ $match: {{ v: 1 }} }} ], unwinding: {{ preserveNullAndEmptyArrays: false }} }} }}"
+                ),
+                "{ $match: { $or: [ { 'o.v': 3 }, { a: 3 } ] } }".to_owned(),
+            ],
+        ),
+        // Who stays without one is not left out by it.
+        (
+            format!(
+                r#"{lookup}, {{"$unwind": {{"path": "$o", "preserveNullAndEmptyArrays": true}}}}, {{"$match": {{"o.v": 1}}}}"#
+            ),
+            "{}",
+            vec![
+                format!("{{ $lookup: {{ {looked_up}, unwinding: {{ preserveNullAndEmptyArrays: true }} }} }}"),
+                "{ $match: { 'o.v': 1 } }".to_owned(),
+            ],
+        ),
+        (
+            r#"{"$unwind": "$l"}, {"$sort": {"v": 1}}, {"$skip": 1}, {"$skip": 2}, {"$limit": 9}, {"$limit": 5}"#.to_owned(),
+            "{}",
+            vec![
+                "{ $unwind: { path: '$l' } }".to_owned(),
+                "{ $sort: { sortKey: { v: 1 }, limit: Long('8') } }".to_owned(),
+                "{ $skip: Long('3') }".to_owned(),
+            ],
+        ),
+        (
+            r#"{"$addFields": {"n": "$k"}}, {"$project": {"m": "$n", "v": 1}}, {"$match": {"m.x": {"$gt": 1}, "v": 2}}"#.to_owned(),
+            "{ $and: [ { 'k.x': { $gt: 1 } }, { v: 2 } ] }",
+            vec![],
+        ),
+    ] {
+        let (found_filter, found) = explained(&fixture, &stages);
+        assert_eq!(found_filter, filter, "{stages}");
+        if !shown.is_empty() {
+            assert_eq!(found, shown, "{stages}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_pipeline_over_a_collection_is_its_stages_one_after_the_other(
+        input in listed_documents(),
+        other in documents(),
+        stages in stages(),
+        batch in prop_oneof![Just(1_usize), 2..5_usize, Just(usize::MAX)],
+    ) {
+        let (input, other) = (numbered(input), numbered(other));
+        let fixture = with_documents(&input);
+        if !other.is_empty() {
+            insert_other(&fixture, &other);
+        }
+        if let Ok(expected) = results_of_each(&stages, &input, &other) {
+            let found = results(&fixture, &stages, batch);
+            prop_assert_eq!(found.unwrap(), expected);
+        }
+    }
+
+    /// The first document of each group, read of an index by a key a group, is that of a sort of all.
+    #[test]
+    fn an_index_gives_the_first_document_of_each_group(input in documents(), above in -6..5_i32) {
+        let input = numbered(input);
+        let fixture = with_documents(&input);
+        fixture.index(r#"{"key": {"k": 1, "v": -1}}"#);
+        for (filter, sort) in [
+            ("{}".to_owned(), r#"{"k": 1, "v": -1}"#),
+            (format!(r#"{{"k": {{"$gt": {above}}}}}"#), r#"{"k": 1, "v": -1}"#),
+        ] {
+            let stages = [
+                format!(r#"{{"$match": {filter}}}"#),
+                format!(r#"{{"$sort": {sort}}}"#),
+                r#"{"$group": {"_id": "$k", "first": {"$first": "$$ROOT"}, "v": {"$first": "$v"}}}"#.to_owned(),
+            ];
+            let expected = results_of_each(&stages, &input, &[]).unwrap();
+            prop_assert_eq!(results(&fixture, &stages, 2).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Random pipelines over random documents, for tests that compare what a pipeline gives with what its stages give one by one: a
+//! stage alone is never moved, merged, or told what later stages read.
+
+use proptest::prelude::*;
+use quarry_bson::{Document, RawDocument, Value};
+use quarry_query::expression::ExpressionContext;
+use quarry_query::matcher::Matcher;
+use quarry_query::pipeline::{Collections, Pipeline, ReadId, Run, Source, SubFind};
+use quarry_query::sort::SortPattern;
+use quarry_query::{Error, Result};
+
+pub struct Documents<'d>(pub std::slice::Iter<'d, Document>);
+
+impl Source for Documents<'_> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(document) = self.0.next() else {
+            return Ok(false);
+        };
+        out.extend_from_slice(document.as_bytes());
+        Ok(true)
+    }
+}
+
+/// The collection `other`; every other one is empty.
+pub struct Other<'o> {
+    documents: &'o [Document],
+    reads: Vec<std::vec::IntoIter<Document>>,
+}
+
+impl<'o> Other<'o> {
+    pub fn new(documents: &'o [Document]) -> Other<'o> {
+        Other {
+            documents,
+            reads: Vec::new(),
+        }
+    }
+}
+
+impl Collections for Other<'_> {
+    fn open(&mut self, collection: &str, find: SubFind<'_>) -> Result<ReadId> {
+        let matcher = Matcher::parse_in(find.filter, find.context)?;
+        let all = self.documents.iter().filter(|_| collection == "other");
+        let mut found: Vec<Document> = all
+            .filter(|one| matcher.matches(one.as_raw()))
+            .cloned()
+            .collect();
+        if let Some(sort) = find.sort {
+            let pattern = SortPattern::parse(sort)?;
+            found.sort_by(|a, b| pattern.compare(a.as_raw(), b.as_raw()).unwrap());
+        }
+        let limit = find.limit.unwrap_or(u64::MAX) as usize;
+        let wanted = found.into_iter().skip(find.skip as usize).take(limit);
+        self.reads.push(wanted.collect::<Vec<_>>().into_iter());
+        Ok(ReadId(self.reads.len() - 1))
+    }
+
+    fn next(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
+        let next = self.reads[read.0].next();
+        out.extend(next.iter().flat_map(Document::as_bytes));
+        Ok(next.is_some())
+    }
+
+    fn close(&mut self, _: ReadId) {}
+}
+
+pub fn parse(stages: &[String]) -> Pipeline {
+    let text = format!("{{\"v\": [{}]}}", stages.join(", "));
+    let wrapped = quarry_bson::extjson::parse(&text).unwrap();
+    let context = ExpressionContext::default();
+    Pipeline::parse(wrapped.get_array("v").unwrap(), &context).unwrap()
+}
+
+/// The documents that a pipeline makes of these, with a collection `other`. Each document is asked for in a run of its own, as in a batch of
+/// one.
+pub fn results(stages: &[String], input: &[Document], other: &[Document]) -> Result<Vec<Document>> {
+    let pipeline = parse(stages);
+    let (mut input, mut execution) = (Documents(input.iter()), pipeline.start());
+    let (mut collections, mut found) = (Other::new(other), Vec::new());
+    loop {
+        let mut run = Run::new(&mut input, &mut collections);
+        let mut out = Vec::new();
+        if !execution.next(&mut run, &mut out)? {
+            return Ok(found);
+        }
+        let document = RawDocument::validated(&out).map_err(Error::from)?;
+        found.push(document.to_owned_document());
+    }
+}
+
+/// The documents that the stages make one by one.
+pub fn results_of_each(
+    stages: &[String],
+    input: &[Document],
+    other: &[Document],
+) -> Result<Vec<Document>> {
+    let mut found = input.to_vec();
+    for stage in stages {
+        found = results(std::slice::from_ref(stage), &found, other)?;
+    }
+    Ok(found)
+}
+
+/// Few values, many of them equal across types.
+pub fn key() -> impl Strategy<Value = Option<Value>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Value::null())),
+        (0..3_i32).prop_map(|n| Some(Value::from(n))),
+        (0..3_i64).prop_map(|n| Some(Value::from(n))),
+        (0..3_i32).prop_map(|n| Some(Value::from(f64::from(n)))),
+        Just(Some(Value::from(f64::NAN))),
+        Just(Some(Value::from(-0.0))),
+        "[ab]{0,2}".prop_map(|text| Some(Value::from(text))),
+    ]
+}
+
+/// Documents with `v`, some of them with `k`.
+pub fn documents() -> impl Strategy<Value = Vec<Document>> {
+    let document = (key(), -5..5_i32).prop_map(|(key, number)| {
+        let mut document = Document::new();
+        if let Some(key) = key {
+            document.append("k", key);
+        }
+        document.append("v", number);
+        document
+    });
+    prop::collection::vec(document, 0..40)
+}
+
+/// Documents with a list `l`, too.
+pub fn listed_documents() -> impl Strategy<Value = Vec<Document>> {
+    let lists = prop::collection::vec(prop::collection::vec(0..3_i32, 0..3), 40);
+    (documents(), lists).prop_map(|(mut documents, lists)| {
+        for (document, list) in documents.iter_mut().zip(lists) {
+            document.append("l", list.into_iter().map(Value::from).collect::<Value>());
+        }
+        documents
+    })
+}
+
+/// Up to seven stages over the fields `k`, `v`, `l` and `d`, and those that they give other names.
+pub fn stages() -> impl Strategy<Value = Vec<String>> {
+    let one = prop_oneof![
+        filter().prop_map(|one| vec![one]),
+        other_stage().prop_map(|one| vec![one]),
+        joined()
+    ];
+    prop::collection::vec(one, 1..7).prop_map(|stages| stages.concat())
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    let filter = prop_oneof![
+        Just(r#"{"v": {"$gt": 0}}"#),
+        Just(r#"{"k": {"$in": [1, "a", null]}}"#),
+        Just(r#"{"v": {"$lt": 3}, "k": {"$ne": 2}}"#),
+        Just(r#"{"$and": [{"l": 1}, {"$or": [{"v": 1}, {"k": 0}]}]}"#),
+        Just(r#"{"l": {"$size": 2}}"#),
+        Just(r#"{"d.e": {"$exists": true}}"#),
+        Just(r#"{"n": {"$gte": 1}}"#),
+        Just(r#"{"n": {"$exists": false}}"#),
+        Just(r#"{"$or": [{"n": null}, {"v": {"$lt": 0}}]}"#),
+        Just(r#"{"$nor": [{"n": 1}, {"m": {"$elemMatch": {"$gte": 1}}}]}"#),
+        Just(r#"{"m.0": {"$lte": 1}}"#),
+        Just(r#"{"n.e": {"$exists": false}, "d.e": {"$ne": 1}}"#),
+        Just(r#"{"$expr": {"$gte": ["$v", "$k"]}}"#),
+        Just(r#"{"$expr": {"$eq": ["$l", 1]}, "v": {"$gte": -2}}"#),
+        Just(r#"{"$expr": {"$eq": ["$$ROOT.v", 1]}}"#),
+        Just(r#"{}"#),
+    ];
+    filter.prop_map(|filter| format!(r#"{{"$match": {filter}}}"#))
+}
+
+fn other_stage() -> impl Strategy<Value = String> {
+    let stage = prop_oneof![
+        Just(r#"{"$sort": {"v": 1}}"#),
+        Just(r#"{"$sort": {"k": -1}}"#),
+        Just(r#"{"$sort": {"l": 1, "v": -1}}"#),
+        Just(r#"{"$unwind": "$l"}"#),
+        Just(
+            r#"{"$unwind": {"path": "$l", "includeArrayIndex": "d.i", "preserveNullAndEmptyArrays": true}}"#
+        ),
+        Just(r#"{"$addFields": {"v": {"$ifNull": ["$k", 5]}}}"#),
+        Just(r#"{"$addFields": {"n": "$k", "m": "$l"}}"#),
+        Just(r#"{"$addFields": {"n": "$d", "d": "$v", "v": "$n"}}"#),
+        Just(r#"{"$set": {"d.e": "$v", "n": 1}}"#),
+        Just(r#"{"$project": {"v": 1, "l": 1, "d": {"e": "$k"}}}"#),
+        Just(r#"{"$project": {"k": 1, "l": "$v"}}"#),
+        Just(r#"{"$project": {"n": "$v", "m": "$l", "k": "$k", "v": 1}}"#),
+        Just(r#"{"$unset": ["k", "d.e"]}"#),
+        Just(r#"{"$skip": 2}"#),
+        Just(r#"{"$skip": 1}"#),
+        Just(r#"{"$limit": 7}"#),
+        Just(r#"{"$limit": 11}"#),
+        Just(r#"{"$unionWith": "none"}"#),
+        Just(r#"{"$count": "v"}"#),
+        Just(r#"{"$group": {"_id": "$v", "k": {"$first": "$k"}, "v": {"$max": "$v"}}}"#),
+        Just(r#"{"$group": {"_id": "$l", "v": {"$sum": "$v"}, "l": {"$push": "$k"}}}"#),
+        Just(r#"{"$group": {"_id": {"$type": "$k"}, "v": {"$avg": {"$multiply": ["$v", 0.1]}}}}"#),
+        Just(r#"{"$replaceRoot": {"newRoot": {"v": "$v", "l": ["$k", 1]}}}"#),
+        Just(
+            r#"{"$facet": {"l": [{"$match": {"v": {"$gt": 0}}}, {"$unwind": "$l"}, {"$project": {"l": 1}}], "k": [{"$sort": {"v": 1}}, {"$limit": 2}]}}"#
+        ),
+        Just(
+            r#"{"$setWindowFields": {"partitionBy": "$v", "output": {"n": {"$documentNumber": {}}}, "sortBy": {"k": 1}}}"#
+        ),
+        Just(
+            r#"{"$setWindowFields": {"sortBy": {"v": 1}, "output": {
+                "n": {"$sum": {"$multiply": ["$v", 0.1]}, "window": {"documents": [-2, 1]}},
+                "d.a": {"$avg": "$v", "window": {"documents": [-1, 0]}},
+                "m": {"$push": "$k", "window": {"documents": [0, 1]}}}}}"#
+        ),
+    ];
+    stage.prop_map(str::to_owned)
+}
+
+/// A `$lookup`, some with what can become one stage with it.
+fn joined() -> impl Strategy<Value = Vec<String>> {
+    let lookup = prop_oneof![
+        Just(r#""from": "other", "localField": "k", "foreignField": "k""#),
+        Just(r#""from": "other", "localField": "l", "foreignField": "v""#),
+        Just(r#""from": "none", "localField": "k", "foreignField": "k""#),
+        Just(
+            r#""from": "other", "localField": "v", "foreignField": "v", "pipeline": [{"$match": {"k": {"$ne": 1}}}, {"$limit": 3}]"#
+        ),
+        Just(r#""from": "other", "pipeline": [{"$limit": 2}]"#),
+    ];
+    let output = prop_oneof![Just("l"), Just("d.o"), Just("o")];
+    let unwind = prop_oneof![
+        Just(""),
+        Just(r#""preserveNullAndEmptyArrays": true"#),
+        Just(r#""includeArrayIndex": "n""#),
+        Just(r#""includeArrayIndex": "d.i", "preserveNullAndEmptyArrays": true"#),
+    ];
+    let condition = prop_oneof![
+        Just(r#"{"OUT.v": {"$gte": 0}}"#),
+        Just(r#"{"OUT.k": null, "v": {"$gt": -3}}"#),
+        Just(r#"{"$or": [{"OUT.v": 1}, {"OUT.k": "a"}]}"#),
+        Just(r#"{"$or": [{"OUT.v": 1}, {"v": 1}]}"#),
+        Just(r#"{"OUT": {"$exists": true}, "OUT.v": {"$ne": 2}}"#),
+    ];
+    (lookup, output, unwind, condition, 0..3_usize).prop_map(
+        |(lookup, output, unwind, condition, more)| {
+            let comma = if unwind.is_empty() { "" } else { "," };
+            let all = [
+                format!(r#"{{"$lookup": {{{lookup}, "as": "{output}"}}}}"#),
+                format!(r#"{{"$unwind": {{"path": "${output}"{comma} {unwind}}}}}"#),
+                format!(r#"{{"$match": {}}}"#, condition.replace("OUT", output)),
+            ];
+            all[..=more].to_vec()
+        },
+    )
+}
