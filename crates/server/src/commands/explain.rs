@@ -3,7 +3,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
-use quarry_query::exec::{Explained, Verbosity};
+use quarry_query::exec::{Explained, FindRequest, Verbosity};
 
 use crate::commands::writes;
 use crate::data::Data;
@@ -145,6 +145,18 @@ fn explain(
     })?;
     append_command(invocation, body, reply);
     Ok(())
+}
+
+/// Reads the fields of a find and hands its request to `take`: for who explains one that no client has sent.
+pub fn explained_find<T>(
+    namespace: &Namespace,
+    body: RawDocument<'_>,
+    take: impl FnOnce(FindRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    let command = &super::find::COMMAND;
+    command.check(body)?;
+    let context = writes::context_of(command.parser, body)?;
+    take(super::find::parse(namespace, &context, command.arguments(body))?.0)
 }
 
 fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<'a>> {
