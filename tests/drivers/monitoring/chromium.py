@@ -31,6 +31,7 @@ class Chromium:
             for domain in ("Page", "Network", "Runtime", "Log"):
                 self.call(f"{domain}.enable")
             self.call("Page.navigate", url=url)
+            self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
         except BaseException:
             self.close()
             raise

@@ -94,7 +94,8 @@ function restarts(past) {
 const size = box => ({ width: Math.max(240, box.clientWidth - 18), height: 210 });
 
 function draw(chart, past, beside, back) {
-  const there = chart.series.filter(([, name]) => past.series[name]?.some(value => value !== null));
+  // What was zero all the time is left out, but for one: that nothing happened is worth a line, too.
+  const there = chart.series.filter(([, name]) => past.series[name]?.some(value => value));
   const list = there.length ? there : chart.series.slice(0, 1);
   const values = list.map(([, name]) => past.series[name] ?? past.times.map(() => null));
   const earlier = beside ? list.map(([, name]) => alongside(past, beside, name, back)) : [];
