@@ -264,11 +264,13 @@ def test_a_document_is_changed_after_its_difference_was_seen(start, browse):
     assert not page.errors
 
 
-def command(server, body, user=None, password="secret"):
+def command(server, body, user=None, password="secret", token=None):
     """The status and the reply, as the page would ask."""
     request = urllib.request.Request(server.admin_url + "command", json.dumps(body).encode(), method="POST")
     request.add_header("Content-Type", "application/json")
     request.add_header("X-Quarry-Console", "1")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
     if user:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
     try:
@@ -286,7 +288,9 @@ def test_commands_have_the_privileges_of_their_user(tmp_path, mode):
         for name, roles in (("monitor", ["clusterMonitor"]), ("reader", ["clusterMonitor", "readAnyDatabase"]), ("nobody", [])):
             client.admin.command("createUser", name, pwd="secret", roles=roles)
     server.kill()
-    server.arguments.append("--auth")
+    secret = tmp_path / "token"
+    secret.write_text("a token of some length\n")
+    server.arguments += ["--auth", "--adminTokenFile", str(secret)]
     server.start()
     try:
         privileges_hold(server, mode)
@@ -307,6 +311,10 @@ def privileges_hold(server, mode):
     for refused, user in ((find, "monitor"), (kill, "monitor"), (kill, "reader")):
         answered, reply = command(server, refused, user)
         assert (answered, reply["ok"], reply.get("code")) == (200, 0, UNAUTHORIZED), (refused, user)
+    # The token opens figures, and no data.
+    token = "a token of some length"
+    assert command(server, status, token=token)[1]["ok"] == 1
+    assert command(server, find, token=token)[0] == command(server, kill, token=token)[0] == 403
     assert command(server, find, "reader")[1]["cursor"]["firstBatch"] == [{"_id": 1}]
     answered, reply = command(server, insert, "reader")
     assert answered == 403 if mode == "ro" else reply["code"] == UNAUTHORIZED

@@ -31,7 +31,6 @@ const COLUMNS_MAX: usize = 4096;
 const SLOTS_MAX: u64 = 1 << 20;
 /// Records read at once.
 const CHUNK_SLOTS: u64 = 128;
-/// The file does not grow while less than this is free: what is left belongs to the data.
 const FREE_BYTES_MIN: u64 = 128 << 20;
 /// Bytes of a block as `stat` counts them.
 const BLOCK_BYTES: u64 = 512;
@@ -42,6 +41,8 @@ pub struct Ring {
     file: File,
     directory: PathBuf,
     shape: Shape,
+    /// The file does not grow while less than this is free: what is left belongs to the data.
+    free_bytes_min: u64,
 }
 
 /// The shape of a ring's records.
@@ -143,28 +144,22 @@ impl Ring {
         let read = file.read_exact_at(&mut head, 0);
         let found = read.ok().and_then(|()| Shape::parse(&head));
         match found {
-            Some(found) if found == shape => Ok(Ring {
-                file,
-                directory,
-                shape,
-            }),
-            Some(found) => {
-                let old = Ring {
-                    file,
-                    directory,
-                    shape: found,
-                };
-                old.carried_over(path, shape)
-            }
+            Some(found) if found == shape => Ok(Ring::on(file, directory, shape)),
+            Some(found) => Ring::on(file, directory, found).carried_over(path, shape),
             None => {
                 file.set_len(0)?;
                 file.write_all_at(&shape.head()?, 0)?;
-                Ok(Ring {
-                    file,
-                    directory,
-                    shape,
-                })
+                Ok(Ring::on(file, directory, shape))
             }
+        }
+    }
+
+    fn on(file: File, directory: PathBuf, shape: Shape) -> Ring {
+        Ring {
+            file,
+            directory,
+            shape,
+            free_bytes_min: FREE_BYTES_MIN,
         }
     }
 
@@ -178,11 +173,7 @@ impl Ring {
             .truncate(true)
             .open(&beside)?;
         file.write_all_at(&shape.head()?, 0)?;
-        let ring = Ring {
-            file,
-            directory: self.directory.clone(),
-            shape,
-        };
+        let ring = Ring::on(file, self.directory.clone(), shape);
         let places: Vec<Option<usize>> = ring
             .shape
             .names
@@ -230,7 +221,7 @@ impl Ring {
 
     fn refuse_growth(&self) -> io::Result<()> {
         let free = quarry_storage::free_bytes(&self.directory)?;
-        if free >= FREE_BYTES_MIN {
+        if free >= self.free_bytes_min {
             return Ok(());
         }
         let held = self.file.metadata()?.blocks() * BLOCK_BYTES;
@@ -239,7 +230,10 @@ impl Ring {
         }
         Err(io::Error::new(
             io::ErrorKind::StorageFull,
-            format!("{free} bytes are free, and {FREE_BYTES_MIN} are left for the data"),
+            format!(
+                "{free} bytes are free, and {} are left for the data",
+                self.free_bytes_min
+            ),
         ))
     }
 
@@ -339,8 +333,13 @@ mod tests {
     }
 
     fn all(ring: &Ring) -> Vec<(u64, Vec<f32>)> {
+        all_of(ring, 1_000)
+    }
+
+    /// The records up to a tick.
+    fn all_of(ring: &Ring, last: u64) -> Vec<(u64, Vec<f32>)> {
         let mut found = Vec::new();
-        ring.each(0, 1_000 * STEP, |record| {
+        ring.each(0, last * STEP, |record| {
             found.push((record.time_ms / STEP, record.figures));
         })
         .unwrap();
@@ -402,6 +401,26 @@ mod tests {
             fs::write(&path, &whole[..at]).unwrap();
             assert_eq!(all(&Ring::open(&path, shape.clone()).unwrap()), [], "{at}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_keeps_the_file_from_growing_and_not_from_being_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("history");
+        let mut ring = Ring::open(&path, shape(&["a"], 4_096)).unwrap();
+        ring.write(&record(5_000, &[1.0])).unwrap();
+        ring.free_bytes_min = u64::MAX;
+        let refused = ring.write(&record(5_001, &[1.0])).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(all_of(&ring, 5_001).len(), 1);
+        // A file that has all its blocks is written as before.
+        ring.free_bytes_min = 0;
+        for tick in 5_000..5_000 + 4_096 {
+            ring.write(&record(tick, &[1.0])).unwrap();
+        }
+        ring.free_bytes_min = u64::MAX;
+        ring.write(&record(9_999, &[2.0])).unwrap();
+        assert_eq!(all_of(&ring, 9_999).last().unwrap().1, [2.0]);
     }
 
     #[test]
