@@ -28,7 +28,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time;
 use tokio_rustls::TlsAcceptor;
@@ -431,19 +431,19 @@ impl Admin {
             Ok(asked) => asked,
             Err(refusal) => return refusal.into(),
         };
-        // Held by this task, which ends with its client: then the command is interrupted.
+        let server = self.server;
+        let lane = match is_advice || asked.lane == Lane::Long {
+            true => &self.commands,
+            false => &self.writers,
+        };
+        let permit = Arc::clone(lane).acquire_owned().await;
+        // As few of them as there are permits. The other end is held by this task, which ends with its client: then the
+        // command is interrupted.
         let Ok((transport, _client)) = Transport::in_process() else {
             let reason = "there is no descriptor left for the command\n";
             return Page::refused(StatusCode::SERVICE_UNAVAILABLE, reason);
         };
-        let server = self.server;
-        let is_long = is_advice || asked.lane == Lane::Long;
-        let lane = if is_long {
-            &self.commands
-        } else {
-            &self.writers
-        };
-        self.write_in(lane, move || {
+        write_with(permit, move || {
             let runner = console::Runner::new(server, transport, who, origin);
             let reply = match is_advice {
                 true => console::advise(&runner, &asked),
@@ -485,25 +485,25 @@ impl Admin {
 
     /// Writes an answer on another thread.
     async fn write(&self, write: impl FnOnce() -> Page + Send + 'static) -> Page {
-        self.write_in(&self.writers, write).await
+        let permit = Arc::clone(&self.writers).acquire_owned().await;
+        write_with(permit, write).await
     }
+}
 
-    async fn write_in(
-        &self,
-        lane: &Arc<Semaphore>,
-        write: impl FnOnce() -> Page + Send + 'static,
-    ) -> Page {
-        let permit = Arc::clone(lane).acquire_owned().await;
-        let written = tokio::task::spawn_blocking(move || {
-            let page = write();
-            drop(permit);
-            page
-        });
-        written.await.unwrap_or_else(|error| {
-            let reason = format!("the answer was not written: {error}\n");
-            Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
-        })
-    }
+/// Writes an answer on another thread, which has the permit to its end even where nobody waits for it any more.
+async fn write_with(
+    permit: Result<OwnedSemaphorePermit, AcquireError>,
+    write: impl FnOnce() -> Page + Send + 'static,
+) -> Page {
+    let written = tokio::task::spawn_blocking(move || {
+        let page = write();
+        drop(permit);
+        page
+    });
+    written.await.unwrap_or_else(|error| {
+        let reason = format!("the answer was not written: {error}\n");
+        Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
+    })
 }
 
 fn metrics(server: &'static Server, format: Format) -> Page {
