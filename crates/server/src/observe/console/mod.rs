@@ -79,7 +79,31 @@ pub fn file(path: &str) -> Option<&'static PageFile> {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
+
+    /// The files of uPlot 1.6.32 as its package `uplot` has them in `dist`.
+    const PINNED: [(&str, &str); 2] = [
+        (
+            "/uPlot.iife.min.js",
+            "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        ),
+        (
+            "/uPlot.min.css",
+            "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+        ),
+    ];
+
+    #[test]
+    fn the_library_of_others_is_the_one_that_was_looked_at() {
+        for (path, pinned) in PINNED {
+            let sum = Sha256::digest(file(path).unwrap().text);
+            let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(sum, pinned, "{path}");
+        }
+        assert!(file("/uPlot.LICENSE").unwrap().text.contains("MIT License"));
+    }
 
     #[test]
     fn the_pages_load_their_own_files_alone_and_make_no_markup_of_text() {
