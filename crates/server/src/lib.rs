@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod advice;
 mod audit;
 mod backup;
 mod catalog;

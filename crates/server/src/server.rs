@@ -22,6 +22,7 @@ use crate::net::parking::Parking;
 use crate::net::request_memory::RequestMemory;
 use crate::observe::counters::Counters;
 use crate::observe::error_counts::ErrorCounts;
+use crate::observe::history::kept::History;
 use crate::observe::profiler::Profiler;
 use crate::observe::slow_operations::SlowOperations;
 use crate::process::config::Config;
@@ -52,6 +53,7 @@ pub struct Server {
     pub backups: LiveCopies,
     pub counters: Counters,
     pub errors: ErrorCounts,
+    pub history: History,
     pub profiler: Profiler,
     pub slow_operations: SlowOperations,
     pub request_memory: RequestMemory,
@@ -101,6 +103,7 @@ impl Server {
             backups,
             counters: Counters::default(),
             errors: ErrorCounts::default(),
+            history: History::default(),
             profiler,
             slow_operations: SlowOperations::default(),
             request_memory,

@@ -31,6 +31,7 @@ class Chromium:
             for domain in ("Page", "Network", "Runtime", "Log"):
                 self.call(f"{domain}.enable")
             self.call("Page.navigate", url=url)
+            self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
         except BaseException:
             self.close()
             raise
@@ -82,12 +83,39 @@ class Chromium:
             case "Runtime.exceptionThrown":
                 self.errors.append(message["params"])
             case "Log.entryAdded" if message["params"]["entry"]["level"] == "error":
-                self.errors.append(message["params"])
+                # An answer that refuses something is the server's right, and the page says so itself.
+                if message["params"]["entry"]["source"] != "network":
+                    self.errors.append(message["params"])
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    def click(self, selector):
+        """Clicks what the selector finds, once it is there."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.wait_for(f"Boolean({found})")
+        self.evaluate(f"{found}.click()")
+
+    def press(self, key):
+        """Presses a key as a person would."""
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **text)
+
+    def drag(self, selector, start, end):
+        """Drags over what the selector finds, from one share of its width to another."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
+        box = self.evaluate(f"(box => [box.left, box.top, box.width, box.height])(document.querySelector({json.dumps(selector)}).getBoundingClientRect())")
+        left, top, width, height = box
+        y = top + height / 2
+        for kind, share in (("mouseMoved", start), ("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=left + share * width, y=y, button="left", buttons=1, clickCount=1)
+
+    def text(self, selector):
+        """The text of what the selector finds; empty where that is nothing."""
+        return self.evaluate(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''")
 
     def wait_for(self, expression, is_wanted=bool):
         """The first value of the expression that is as wanted."""

@@ -1,5 +1,7 @@
 """`quarry top` on a terminal that tmux holds, over a live load: the numbers move and agree with the command's."""
 
+import re
+
 import pytest
 from pymongo import MongoClient
 
@@ -57,4 +59,25 @@ def test_top_fits_any_terminal(server, load, tmp_path, columns, rows):
         shown = terminal.wait_for(lambda screen: "insert" in screen or "find" in screen)
         assert all(len(line) <= columns for line in shown.splitlines())
         terminal.press("Escape")
+        assert terminal.exit_code() == 0
+
+
+def test_top_pauses_filters_and_needs_no_colours(server, load, tmp_path):
+    command = ["env", "NO_COLOR=1", binary(), "top", "--port", str(server.port), "--interval", "0.3"]
+    with load(), Terminal(tmp_path, command) as terminal:
+        terminal.wait_for(lambda screen: rate(screen, "insert") > 0 and "find" in screen)
+        # Without colours the layers have signs of their own, and nothing is painted.
+        painted = re.compile(r"\x1b\[(\d+;)*(3[0-7]|9[0-7])(;\d+)*m")
+        assert not painted.search(terminal.tmux("capture-pane", "-p", "-e", "-t", "seen"))
+        terminal.press("h")
+        terminal.wait_for(lambda screen: "pause and go on" in screen)
+        terminal.press("h")
+        for key in ("/", "i", "n", "s", "Enter"):
+            terminal.press(key)
+        terminal.wait_for(lambda screen: "filter: ins" in screen and line_of(screen, "insert") and not line_of(screen, "find "))
+        terminal.press("p")
+        paused = terminal.wait_for(lambda screen: "paused" in screen)
+        terminal.press("p")
+        terminal.wait_for(lambda screen: "paused" not in screen and line_of(screen, "insert") != line_of(paused, "insert"))
+        terminal.press("q")
         assert terminal.exit_code() == 0

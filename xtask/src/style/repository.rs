@@ -43,7 +43,7 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 const FOLDER_DEPTH_MAX: usize = 12;
 
 impl Repository {
-    /// Reads every UTF-8 file that `.gitignore` does not name.
+    /// Reads every UTF-8 file that `.gitignore` does not name; pictures are there by their paths.
     ///
     /// # Errors
     /// A folder or file that cannot be read.
@@ -91,8 +91,14 @@ fn read_folder(
             )?;
         } else if kind.is_file() {
             let bytes = fs::read(entry.path()).map_err(failed)?;
-            if let Ok(text) = String::from_utf8(bytes) {
-                files.push(File { path, text });
+            match String::from_utf8(bytes) {
+                Ok(text) => files.push(File { path, text }),
+                // Documents show them; there is nothing in them to read.
+                Err(_) if path.ends_with(".png") => files.push(File {
+                    path,
+                    text: String::new(),
+                }),
+                Err(_) => {}
             }
         }
     }

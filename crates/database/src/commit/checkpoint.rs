@@ -8,8 +8,8 @@
 //! from here: once when it begins, and once when it is over.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use quarry_journal::Journal;
@@ -37,6 +37,9 @@ pub type OnTrouble = Box<dyn Fn(Option<&str>) + Send + Sync>;
 pub(crate) struct Checkpoints {
     begun: AtomicU64,
     ended: AtomicU64,
+    /// When the engine's durable point was last seen to have moved, in milliseconds since the epoch; 0 for not yet.
+    last_ms: AtomicU64,
+    was_looked_at: AtomicBool,
     troubles: Mutex<Troubles>,
     /// The device under the journal, if it is on one.
     space: OnceLock<FreeSpace>,
@@ -97,9 +100,14 @@ impl Checkpoints {
             forced?;
             durable = engine.durable_lsn()?;
         }
+        let was_looked_at = self.was_looked_at.swap(true, Ordering::Relaxed);
         if durable > *last_durable {
             journal.checkpointed(durable)?;
             *last_durable = durable;
+            // The first look finds the point that was there when the database was opened.
+            if was_looked_at {
+                self.last_ms.store(unix_ms(), Ordering::Relaxed);
+            }
         }
         // A server that nobody writes to reaches no new durable point, and its window ends all the same.
         journal.free_outlived(durable)?;
@@ -116,6 +124,11 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// When the engine's durable point last moved, in milliseconds since the epoch; none where it has not since the start.
+    pub fn last_ms(&self) -> Option<u64> {
+        Some(self.last_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
+    }
+
     /// Taken before a wait, for [`Checkpoints::name_since`].
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
@@ -128,6 +141,11 @@ impl Checkpoints {
             quarry_timing::name(Work::Checkpoint, begun);
         }
     }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
 fn force(engine: &dyn Engine, journal: &Journal) -> Result<()> {

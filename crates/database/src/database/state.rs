@@ -75,6 +75,12 @@ impl Database {
         self.commits.refusals().so_far()
     }
 
+    /// When the engine's durable point last moved, in milliseconds since the epoch: from there a start replays the journal. None
+    /// where it has not moved since the database was opened.
+    pub fn last_checkpoint_ms(&self) -> Option<u64> {
+        self.commits.checkpoints().last_ms()
+    }
+
     /// The builds that a crash had cut off when the database was opened.
     pub fn interrupted_builds(&self) -> &[InterruptedBuild] {
         &self.interrupted_builds

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use quarry_bson::DateTime;
 use quarry_database::{Copied, Database, Error};
 use quarry_query::ErrorCode;
 
@@ -32,6 +33,8 @@ struct State {
     open: Option<Owned>,
     /// Each copy has a directory of its own: one that has to give way may still be being made.
     last_number: u64,
+    /// When the last copy was whole, in milliseconds since the epoch.
+    last_whole_ms: Option<i64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,7 +100,13 @@ impl LiveCopies {
             list(directory, &mut copy.files).map_err(failed)?;
         }
         copy.files.sort();
+        self.state.lock().last_whole_ms = Some(DateTime::now().0);
         Ok(copy)
+    }
+
+    /// When the last copy was whole, in milliseconds since the epoch; none since the start.
+    pub fn last_whole_ms(&self) -> Option<i64> {
+        self.state.lock().last_whole_ms
     }
 
     fn directory_of(&self, copy: Owned) -> PathBuf {

@@ -102,7 +102,13 @@ fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
 
 fn append_operation(connection: &Connection, running: &Running, entry: &mut DocumentBuilder<'_>) {
     entry.append("type", "op");
-    entry.append("desc", format!("conn{}", connection.id).as_str());
+    let kind = if connection.is_client() {
+        "conn"
+    } else {
+        "console"
+    };
+    let desc = format!("{kind}{}", connection.id.unsigned_abs());
+    entry.append("desc", desc.as_str());
     entry.append(
         "connectionId",
         i32::try_from(connection.id).unwrap_or(i32::MAX),

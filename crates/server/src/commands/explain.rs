@@ -149,6 +149,18 @@ fn explain(
     Ok(())
 }
 
+/// Reads the fields of a find and hands its request to `take`: for who explains one that no client has sent.
+pub fn explained_find<T>(
+    namespace: &Namespace,
+    body: RawDocument<'_>,
+    take: impl FnOnce(FindRequest<'_>) -> Result<T>,
+) -> Result<T> {
+    let command = &super::find::COMMAND;
+    command.check(body)?;
+    let context = writes::context_of(command.parser, body)?;
+    take(super::find::parse(namespace, &context, command.arguments(body))?.0)
+}
+
 fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<'a>> {
     let statements = body.get_array(field);
     match statements.map(|statements| (statements.len(), statements.get(0))) {

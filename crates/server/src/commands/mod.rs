@@ -116,6 +116,7 @@ mod whats_my_uri;
 pub mod write_errors;
 pub mod writes;
 
+pub use explain::explained_find;
 pub use get_cmd_line_opts::options_document;
 pub use hello::WRITE_BATCH_DOCUMENTS_MAX;
 pub use log_rotate::rotate_all;

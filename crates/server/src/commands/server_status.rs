@@ -20,6 +20,7 @@ use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
 use crate::observe::memory_shares;
+use crate::observe::server_facts;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
 use crate::server::Server;
@@ -156,7 +157,7 @@ fn transactions(server: &Server, reply: &mut DocumentBuilder<'_>) {
 }
 
 fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
-    let list = server.connections.list();
+    let list = server.connections.list_of_clients();
     let active = list
         .iter()
         .filter(|connection| connection.with_running(crate::net::connections::Running::is_active))
@@ -323,6 +324,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
     engine_counters(server.engine.counters(), &mut section);
     refused_writes(server, &mut section);
     journal(server, &mut section);
+    server_facts::append(server, &mut section);
     section.append(
         "backgroundPanics",
         signed(server.database.background_panics() + threads::panics()),

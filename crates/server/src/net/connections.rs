@@ -22,6 +22,7 @@ const SHOWN_COMMAND_BYTES_MAX: usize = 4096;
 
 /// One client connection.
 pub struct Connection {
+    /// Below zero for one that the console runs a command for: it came by the admin port, and counts as none of the clients'.
     pub id: i64,
     pub transport: Transport,
     pub peer: SocketAddr,
@@ -127,6 +128,25 @@ pub struct Started<'a> {
 }
 
 impl Connection {
+    fn new(id: i64, transport: Transport, peer: SocketAddr, login: Login) -> Connection {
+        Connection {
+            id,
+            transport,
+            peer,
+            login: Mutex::new(login),
+            metadata: Mutex::default(),
+            running: Mutex::default(),
+            observer: Mutex::default(),
+            is_greeted: AtomicBool::new(false),
+            buffer_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether a client connected to the port for clients.
+    pub fn is_client(&self) -> bool {
+        self.id > 0
+    }
+
     /// Notes the operation that runs from now on; returns the hash of its namespace.
     pub fn begin(&self, started: Started<'_>) -> u64 {
         let mut running = self.running.lock();
@@ -247,6 +267,7 @@ pub struct Connections {
     open: Mutex<FxHashMap<i64, Arc<Connection>>>,
     closed: Condvar,
     last_id: AtomicI64,
+    last_of_console: AtomicI64,
     last_opid: AtomicU32,
     pub rejected: AtomicU64,
 }
@@ -265,19 +286,24 @@ impl Connections {
             return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let connection = Arc::new(Connection {
-            id,
-            transport,
-            peer,
-            login: Mutex::default(),
-            metadata: Mutex::default(),
-            running: Mutex::default(),
-            observer: Mutex::default(),
-            is_greeted: AtomicBool::new(false),
-            buffer_bytes: AtomicUsize::new(0),
-        });
+        let connection = Connection::new(id, transport, peer, Login::default());
+        let connection = Arc::new(connection);
         open.insert(id, Arc::clone(&connection));
         Some(connection)
+    }
+
+    /// Adds a connection for one command of the console, so that the command is listed and can be ended like any other. There are as
+    /// few of them as the admin port has writers.
+    pub fn add_of_console(
+        &self,
+        transport: Transport,
+        peer: SocketAddr,
+        login: Login,
+    ) -> Arc<Connection> {
+        let id = -1 - self.last_of_console.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(id, transport, peer, login));
+        self.open.lock().insert(id, Arc::clone(&connection));
+        connection
     }
 
     pub fn remove(&self, id: i64) {
@@ -324,6 +350,13 @@ impl Connections {
             }
         }
         was_there
+    }
+
+    /// Like `list`, without the console's.
+    pub fn list_of_clients(&self) -> Vec<Arc<Connection>> {
+        let mut connections = self.list();
+        connections.retain(|connection| connection.is_client());
+        connections
     }
 
     pub fn kill_session(&self, session: SessionId) {

@@ -7,7 +7,8 @@
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,15 @@ impl Transport {
             stream,
             tls: OnceLock::new(),
         })
+    }
+
+    /// The stream of a client within this process, which says what it has to say elsewhere: nothing is ever read or written here. The
+    /// client is gone once the other end is dropped.
+    pub fn in_process() -> io::Result<(Transport, UnixStream)> {
+        let (stream, other_end) = UnixStream::pair()?;
+        let stream = TcpStream::from(OwnedFd::from(stream));
+        let tls = OnceLock::new();
+        Ok((Transport { stream, tls }, other_end))
     }
 
     /// Shakes hands with the client, until `deadline` at most; from then on everything is encrypted.
@@ -335,6 +345,14 @@ mod tests {
         assert!(server.has_input_within(LONG) && server.is_gone());
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
         assert_eq!(server.read_ready(&mut [0; 8]).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn a_client_within_the_process_is_gone_with_its_end() {
+        let (server, other_end) = Transport::in_process().unwrap();
+        assert!(!server.is_gone() && server.local_address().is_none());
+        drop(other_end);
+        assert!(server.is_gone());
     }
 
     #[test]

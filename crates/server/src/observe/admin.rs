@@ -1,25 +1,26 @@
 //! The admin port: figures for monitoring and for people, over HTTP and apart from the clients' port.
 //!
-//! `/` is the console, a page for people. `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
-//! accepts it; `/health` says whether the server is up. It listens on the first address only and takes no commands. On a server with access
+//! `/` is the console, a page for people, which runs some of the server's commands (`console`). `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
+//! accepts it; `/health` says whether the server is up. It listens on the first address only. On a server with access
 //! control everything but `/health` asks who is there (`admin_access`). On one with TLS it speaks TLS with the same certificate, and
 //! HTTP as well where connections without encryption are allowed.
 //!
 //! One thread serves all connections; what takes long to write is written on another, so that a client that is slow to
-//! ask or to take its answer holds up nobody. Connections, their time and their headers are bounded, and nobody waits to
+//! ask or to take its answer holds up nobody. Commands that may take long have threads of their own, so that they hold up no
+//! figures. Connections, their time, their headers and bodies are bounded, and nobody waits to
 //! be let in: where as many are open as may be, the one that has been open for longest makes room. `/health` needs nothing
 //! but the one thread, so that it is answered whatever the others do.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net::{self, IpAddr};
+use std::net::{self, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -27,14 +28,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time;
 use tokio_rustls::TlsAcceptor;
 
 use crate::net::foreign::Foreign;
-use crate::observe::admin_access::{AdminAccess, Origin, Verdict};
-use crate::observe::console;
+use crate::net::transport::Transport;
+use crate::observe::admin_access::{AdminAccess, Origin, Verdict, Who};
+use crate::observe::console::{self, Lane};
+use crate::observe::history::answer::{self, Question};
 use crate::observe::log;
 use crate::observe::metrics::{self, Format};
 use crate::process::config::AdminPort;
@@ -45,6 +48,10 @@ use crate::threads;
 pub const CONNECTIONS_MAX: usize = 128;
 /// Answers written at once.
 const WRITERS_MAX: usize = 4;
+/// Commands of the console that run beside each other, of those that may take long.
+const COMMANDS_MAX: usize = 4;
+/// A request's body is read for so long.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// A request's head is read for so long, which is also how long a connection may be idle. A monitor sends its head at
 /// once, and loses nothing by connecting anew.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,6 +65,9 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// One answer.
 struct Page {
@@ -82,6 +92,19 @@ impl Page {
             body: reason.into(),
         }
     }
+
+    fn not_found() -> Page {
+        Page::refused(
+            StatusCode::NOT_FOUND,
+            "not found: /, /timing.json, /history.json, /command, /advice, /metrics and /health are served\n",
+        )
+    }
+}
+
+impl From<console::Refusal> for Page {
+    fn from(refusal: console::Refusal) -> Page {
+        Page::refused(refusal.0, refusal.1)
+    }
 }
 
 /// Starts the admin server, which serves `connections_max` at once; the port it listens on, if it is not off.
@@ -99,6 +122,7 @@ pub fn start(server: &'static Server, connections_max: usize) -> Result<Option<u
     let admin = Admin {
         server,
         writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+        commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
         access: Arc::new(AdminAccess::new()),
     };
     let mut open = Open::new(connections_max);
@@ -118,7 +142,7 @@ fn listen(address: &str, port: u16) -> std::io::Result<(Runtime, TcpListener, u1
     let port = listener.local_addr()?.port();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(WRITERS_MAX)
+        .max_blocking_threads(WRITERS_MAX + COMMANDS_MAX)
         .thread_name("admin-writer")
         .build()?;
     let listener = {
@@ -134,6 +158,8 @@ struct Admin {
     server: &'static Server,
     /// A permit a writer. An answer is written to its end even if nobody waits for it any more.
     writers: Arc<Semaphore>,
+    /// A permit a command that may take long.
+    commands: Arc<Semaphore>,
     access: Arc<AdminAccess>,
 }
 
@@ -142,7 +168,7 @@ async fn accept(admin: &Admin, listener: &TcpListener, open: &mut Open) {
     match listener.accept().await {
         Ok((stream, peer)) => {
             open.make_room().await;
-            open.add(tokio::spawn(greet(admin.clone(), stream, peer.ip())));
+            open.add(tokio::spawn(greet(admin.clone(), stream, peer)));
         }
         Err(error) => {
             let reason = [("error", error.to_string().into())];
@@ -188,10 +214,10 @@ impl Open {
 }
 
 /// Encrypts one connection if it is to be, and serves it. A handshake has as long as a head.
-async fn greet(admin: Admin, stream: TcpStream, address: IpAddr) {
+async fn greet(admin: Admin, stream: TcpStream, peer: SocketAddr) {
     let _ = stream.set_nodelay(true);
     let Some(certificates) = &admin.server.certificates else {
-        return serve(admin, stream, address, false).await;
+        return serve(admin, stream, peer, false).await;
     };
     let mut first = [0; 1];
     let looked = time::timeout(HEAD_TIMEOUT, stream.peek(&mut first)).await;
@@ -200,24 +226,25 @@ async fn greet(admin: Admin, stream: TcpStream, address: IpAddr) {
     }
     if first[0] != Foreign::TLS_HANDSHAKE {
         if !certificates.is_required() {
-            serve(admin, stream, address, false).await;
+            serve(admin, stream, peer, false).await;
         }
         return;
     }
     let acceptor = TlsAcceptor::from(certificates.for_admin());
     let shaken = time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await;
     if let Ok(Ok(encrypted)) = shaken {
-        serve(admin, encrypted, address, true).await;
+        serve(admin, encrypted, peer, true).await;
     }
 }
 
 /// Serves one connection. A failure ends it and is not worth a line.
-async fn serve<S>(admin: Admin, stream: S, address: IpAddr, is_encrypted: bool)
+async fn serve<S>(admin: Admin, stream: S, peer: SocketAddr, is_encrypted: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let origin = Origin {
-        address,
+        address: peer.ip(),
+        port: peer.port(),
         is_encrypted,
     };
     let service = service_fn(|request| respond(&admin, request, origin));
@@ -242,58 +269,91 @@ async fn respond(
     request: Request<Incoming>,
     origin: Origin,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let page = page(admin, &request, origin).await;
+    let allowed = match is_command(request.uri().path()) {
+        true => "POST",
+        false => "GET, HEAD",
+    };
+    let page = page(admin, request, origin).await;
     let mut response = Response::new(Full::new(page.body));
     *response.status_mut() = page.status;
     let headers = response.headers_mut();
     let content_type = HeaderValue::from_static(page.content_type);
     headers.insert(header::CONTENT_TYPE, content_type);
-    let policy = HeaderValue::from_static(console::PAGE_POLICY);
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, console::PAGE_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (OPENER_POLICY, "same-origin"),
+        (RESOURCE_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     if page.status == StatusCode::UNAUTHORIZED {
         let ask = HeaderValue::from_static("Basic realm=\"quarry\", charset=\"UTF-8\"");
         headers.insert(header::WWW_AUTHENTICATE, ask);
     }
     if page.status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
     Ok(response)
 }
 
-async fn page(admin: &Admin, request: &Request<Incoming>, origin: Origin) -> Page {
-    let server = admin.server;
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+async fn page(admin: &Admin, request: Request<Incoming>, origin: Origin) -> Page {
+    let path = request.uri().path();
+    let is_command = is_command(path) && console::is_open(admin.server);
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if is_command && request.method() != Method::POST {
+        return Page::refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is served here\n");
+    }
+    if !is_command && !is_read {
         let reason = "only GET and HEAD are served\n";
         return Page::refused(StatusCode::METHOD_NOT_ALLOWED, reason);
     }
-    let path = request.uri().path();
-    if path != "/health"
-        && let Some(refused) = admin.refusal(request, origin).await
-    {
-        return refused;
+    if path == "/health" {
+        return Page::ok(PLAIN_TEXT, "ok\n");
     }
-    match path {
-        "/metrics" => {
-            let accept = request.headers().get(header::ACCEPT);
-            let format = Format::accepted(accept.and_then(|accept| accept.to_str().ok()));
-            admin.write(move || metrics(server, format)).await
-        }
-        "/health" => Page::ok(PLAIN_TEXT, "ok\n"),
-        "/" => Page::ok("text/html; charset=utf-8", console::PAGE),
-        "/timing.json" => {
-            let json = move || Page::ok("application/json", console::json(server));
-            admin.write(json).await
-        }
-        _ => Page::refused(
-            StatusCode::NOT_FOUND,
-            "not found: /, /timing.json, /metrics and /health are served\n",
-        ),
+    // Before a password is looked at: a foreign page must not even have one guessed.
+    if path != "/metrics"
+        && path != "/"
+        && let Some(reason) = refuse_site(admin.server, request.headers(), origin)
+    {
+        return Page::refused(StatusCode::FORBIDDEN, reason);
+    }
+    let who = match admin.who(&request, origin).await {
+        Ok(who) => who,
+        Err(refused) => return refused,
+    };
+    match is_command {
+        true => admin.command(request, origin, who).await,
+        false => admin.read(&request).await,
     }
 }
 
+/// Whether something is run for the page there.
+fn is_command(path: &str) -> bool {
+    matches!(path, "/command" | "/advice")
+}
+
+/// Why a request is not answered because of the site that it comes from or goes to.
+fn refuse_site(server: &Server, headers: &HeaderMap, origin: Origin) -> Option<&'static str> {
+    if let Some(reason) = console::refuse_foreign(headers, origin.is_encrypted) {
+        return Some(reason);
+    }
+    // With access control a page by another name has no password of the user's.
+    if server.access.is_enabled() || console::is_own_host(server, headers) {
+        return None;
+    }
+    Some(
+        "the request names this server by a name that is not its own: use its address, `localhost`, its host name, or a name \
+         that --bind_ip or --advertise gives it\n",
+    )
+}
+
 impl Admin {
-    /// The answer to a request whose client may not see the admin port; none where it may.
-    async fn refusal(&self, request: &Request<Incoming>, origin: Origin) -> Option<Page> {
+    /// The client of a request, or the answer where it may not see the admin port.
+    async fn who(&self, request: &Request<Incoming>, origin: Origin) -> Result<Who, Page> {
         let header = request.headers().get(header::AUTHORIZATION);
         let header = header.and_then(|header| header.to_str().ok());
         let verdict = match self.access.look(self.server, header, origin) {
@@ -301,7 +361,7 @@ impl Admin {
             None => self.check(header.unwrap_or_default(), origin).await,
         };
         let (status, reason) = match verdict {
-            Verdict::Granted => return None,
+            Verdict::Granted(who) => return Ok(who),
             Verdict::Unknown => (
                 StatusCode::UNAUTHORIZED,
                 "a user of `admin` with the role clusterMonitor, or the token, is needed\n",
@@ -315,7 +375,83 @@ impl Admin {
                 "passwords are taken over TLS, or from this machine\n",
             ),
         };
-        Some(Page::refused(status, reason))
+        Err(Page::refused(status, reason))
+    }
+
+    /// The answer to a request that only reads.
+    async fn read(&self, request: &Request<Incoming>) -> Page {
+        let server = self.server;
+        match request.uri().path() {
+            "/metrics" => {
+                let accept = request.headers().get(header::ACCEPT);
+                let format = Format::accepted(accept.and_then(|accept| accept.to_str().ok()));
+                self.write(move || metrics(server, format)).await
+            }
+            "/timing.json" => {
+                self.write(move || Page::ok(JSON, console::json(server)))
+                    .await
+            }
+            _ if !console::is_open(server) => Page::not_found(),
+            "/history.json" => match Question::parse(request.uri().query().unwrap_or_default()) {
+                Ok(question) => self.write(move || past(server, &question)).await,
+                Err(reason) => Page::refused(StatusCode::BAD_REQUEST, reason),
+            },
+            path => match console::file(path) {
+                Some(file) => Page::ok(file.content_type, file.text),
+                None => Page::not_found(),
+            },
+        }
+    }
+
+    /// Runs a command of the console.
+    async fn command(&self, request: Request<Incoming>, origin: Origin, who: Who) -> Page {
+        if !console::is_from_page(request.headers()) {
+            let reason = "a command is JSON (Content-Type: application/json), with the header X-Quarry-Console\n";
+            return Page::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
+        }
+        let is_advice = request.uri().path() == "/advice";
+        let options = request.uri().query().unwrap_or_default();
+        let (is_shell, is_canonical) = (options.contains("shell"), options.contains("canonical"));
+        let body = Limited::new(request.into_body(), console::BODY_BYTES_MAX);
+        let body = match time::timeout(BODY_TIMEOUT, body.collect()).await {
+            Err(_) => {
+                return Page::refused(StatusCode::REQUEST_TIMEOUT, "the body came too slowly\n");
+            }
+            Ok(Err(_)) => {
+                let reason = format!("a command has {} bytes at most\n", console::BODY_BYTES_MAX);
+                return Page::refused(StatusCode::PAYLOAD_TOO_LARGE, reason);
+            }
+            Ok(Ok(body)) => body.to_bytes(),
+        };
+        let Ok(text) = std::str::from_utf8(&body) else {
+            return Page::refused(StatusCode::BAD_REQUEST, "the command is not UTF-8\n");
+        };
+        let asked = console::parse_command(self.server, text, is_shell, &who, origin.address);
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal.into(),
+        };
+        let server = self.server;
+        let lane = match is_advice || asked.lane == Lane::Long {
+            true => &self.commands,
+            false => &self.writers,
+        };
+        let permit = Arc::clone(lane).acquire_owned().await;
+        // As few of them as there are permits. The other end is held by this task, which ends with its client: then the
+        // command is interrupted.
+        let Ok((transport, _client)) = Transport::in_process() else {
+            let reason = "there is no descriptor left for the command\n";
+            return Page::refused(StatusCode::SERVICE_UNAVAILABLE, reason);
+        };
+        write_with(permit, move || {
+            let runner = console::Runner::new(server, transport, who, origin);
+            let reply = match is_advice {
+                true => console::advise(&runner, &asked),
+                false => console::run(&runner, &asked, is_canonical),
+            };
+            reply.map_or_else(Page::from, |reply| Page::ok(JSON, reply))
+        })
+        .await
     }
 
     /// Checks a token or a password on another thread, after the wait that earlier failures ask for. Only this connection
@@ -350,16 +486,24 @@ impl Admin {
     /// Writes an answer on another thread.
     async fn write(&self, write: impl FnOnce() -> Page + Send + 'static) -> Page {
         let permit = Arc::clone(&self.writers).acquire_owned().await;
-        let written = tokio::task::spawn_blocking(move || {
-            let page = write();
-            drop(permit);
-            page
-        });
-        written.await.unwrap_or_else(|error| {
-            let reason = format!("the answer was not written: {error}\n");
-            Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
-        })
+        write_with(permit, write).await
     }
+}
+
+/// Writes an answer on another thread, which has the permit to its end even where nobody waits for it any more.
+async fn write_with(
+    permit: Result<OwnedSemaphorePermit, AcquireError>,
+    write: impl FnOnce() -> Page + Send + 'static,
+) -> Page {
+    let written = tokio::task::spawn_blocking(move || {
+        let page = write();
+        drop(permit);
+        page
+    });
+    written.await.unwrap_or_else(|error| {
+        let reason = format!("the answer was not written: {error}\n");
+        Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
+    })
 }
 
 fn metrics(server: &'static Server, format: Format) -> Page {
@@ -367,6 +511,16 @@ fn metrics(server: &'static Server, format: Format) -> Page {
         Ok(text) => Page::ok(format.content_type(), text),
         Err(error) => {
             let reason = format!("the figures cannot be written: {error}\n");
+            Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
+        }
+    }
+}
+
+fn past(server: &'static Server, question: &Question) -> Page {
+    match answer::json(server, question) {
+        Ok(text) => Page::ok(JSON, text),
+        Err(error) => {
+            let reason = format!("the history cannot be read: {error}\n");
             Page::refused(StatusCode::INTERNAL_SERVER_ERROR, reason)
         }
     }

@@ -7,6 +7,7 @@
 //! at as a login does, after failures (`attempts`): whoever guesses learns nothing from an answer that comes late.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,6 +19,9 @@ use crate::access::credentials::Mechanism;
 use crate::access::name::Name;
 use crate::access::resource::Resource;
 use crate::access::restrictions::Ends;
+use crate::access::roles;
+use crate::access::user::User;
+use crate::dispatch::error::Result;
 use crate::observe::log;
 use crate::server::Server;
 
@@ -41,7 +45,32 @@ pub struct AdminAccess {
 struct Remembered {
     /// The state of users and roles that they were right in.
     generation: u64,
-    hashes: Vec<Vec<u8>>,
+    headers: Vec<(Vec<u8>, Who)>,
+}
+
+/// The client of a request.
+#[derive(Clone, Debug)]
+pub enum Who {
+    /// There is no access control.
+    Anybody,
+    /// A user, as it was in this generation of users and roles.
+    User(Arc<User>, u64),
+    /// Somebody who has the token: a user who stands nowhere and may see the server's figures.
+    Token(Arc<User>, u64),
+}
+
+impl Who {
+    /// Whether the user's restrictions let it come from there.
+    fn may_come_from(&self, origin: Origin) -> bool {
+        let ends = Ends {
+            client: origin.address,
+            server: None,
+        };
+        match self {
+            Who::User(user, _) => user.may_come_by(ends),
+            Who::Anybody | Who::Token(..) => true,
+        }
+    }
 }
 
 /// Where a request comes from.
@@ -49,15 +78,16 @@ struct Remembered {
 pub struct Origin {
     /// The other end of the connection.
     pub address: IpAddr,
+    pub port: u16,
     /// The connection is encrypted.
     pub is_encrypted: bool,
 }
 
 /// The decision on a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Verdict {
     /// It is answered.
-    Granted,
+    Granted(Who),
     /// It carries nobody, or somebody who is not known.
     Unknown,
     /// Its user may not see this.
@@ -80,7 +110,7 @@ impl AdminAccess {
     /// The decision where nothing has to be checked; none where a password or a token has (`check`).
     pub fn look(&self, server: &Server, header: Option<&str>, origin: Origin) -> Option<Verdict> {
         if !server.access.is_enabled() {
-            return Some(Verdict::Granted);
+            return Some(Verdict::Granted(Who::Anybody));
         }
         let Some(header) = header.filter(|header| header.len() <= HEADER_BYTES_MAX) else {
             return Some(Verdict::Unknown);
@@ -92,8 +122,8 @@ impl AdminAccess {
         if is_password && !origin.is_encrypted && !origin.address.to_canonical().is_loopback() {
             return Some(Verdict::NotEncrypted);
         }
-        self.is_remembered(server.access.generation(), &self.hash(header))
-            .then_some(Verdict::Granted)
+        let who = self.remembered(server.access.generation(), &self.hash(header))?;
+        who.may_come_from(origin).then_some(Verdict::Granted(who))
     }
 
     /// Whom a header says that it is of, for the waits of that user; none for a token, and for what cannot be read.
@@ -102,7 +132,13 @@ impl AdminAccess {
         Some(Name::new(&user, "admin"))
     }
 
-    fn check_token(&self, server: &Server, given: &str, origin: Origin) -> Verdict {
+    fn check_token(
+        &self,
+        server: &Server,
+        given: &str,
+        origin: Origin,
+        generation: u64,
+    ) -> Verdict {
         let token = server.config.admin_token.as_ref();
         // Of equal length, so that the comparison tells nothing of it.
         let is_right = token.is_some_and(|token| {
@@ -110,9 +146,16 @@ impl AdminAccess {
                 .ct_eq(&self.hash(given.trim()))
                 .into()
         });
-        match is_right {
-            true => Verdict::Granted,
-            false => refuse(server, origin, None, "a token"),
+        if !is_right {
+            return refuse(server, origin, None, "a token");
+        }
+        match monitor(server) {
+            Ok(user) => Verdict::Granted(Who::Token(Arc::new(user), generation)),
+            Err(error) => {
+                let reason = [("error", error.message.into())];
+                log::warning("access", "the roles cannot be read", &reason);
+                Verdict::Unknown
+            }
         }
     }
 
@@ -121,9 +164,9 @@ impl AdminAccess {
         // Before the user is read: what changes meanwhile makes what is remembered here worthless.
         let generation = server.access.generation();
         if let Some(given) = header.strip_prefix(BEARER) {
-            let verdict = self.check_token(server, given, origin);
-            if verdict == Verdict::Granted {
-                self.remember(generation, self.hash(header));
+            let verdict = self.check_token(server, given, origin, generation);
+            if let Verdict::Granted(who) = &verdict {
+                self.remember(generation, self.hash(header), who.clone());
             }
             return verdict;
         }
@@ -159,33 +202,46 @@ impl AdminAccess {
         {
             return Verdict::Forbidden;
         }
-        self.remember(generation, self.hash(header));
-        Verdict::Granted
+        let who = Who::User(Arc::new(user), generation);
+        self.remember(generation, self.hash(header), who.clone());
+        Verdict::Granted(who)
     }
 
     fn hash(&self, text: &str) -> Vec<u8> {
         Mechanism::Sha256.hmac(&self.secret, text.as_bytes())
     }
 
-    fn is_remembered(&self, generation: u64, hash: &[u8]) -> bool {
+    fn remembered(&self, generation: u64, hash: &[u8]) -> Option<Who> {
         let remembered = self.remembered.lock();
-        remembered.generation == generation
-            && remembered
-                .hashes
-                .iter()
-                .any(|known| bool::from(known.as_slice().ct_eq(hash)))
+        if remembered.generation != generation {
+            return None;
+        }
+        let mut headers = remembered.headers.iter();
+        let found = headers.find(|(known, _)| bool::from(known.as_slice().ct_eq(hash)));
+        found.map(|(_, who)| who.clone())
     }
 
-    fn remember(&self, generation: u64, hash: Vec<u8>) {
+    fn remember(&self, generation: u64, hash: Vec<u8>, who: Who) {
         let mut remembered = self.remembered.lock();
-        if remembered.generation != generation || remembered.hashes.len() >= REMEMBERED_MAX {
+        if remembered.generation != generation || remembered.headers.len() >= REMEMBERED_MAX {
             *remembered = Remembered {
                 generation,
-                hashes: Vec::new(),
+                headers: Vec::new(),
             };
         }
-        remembered.hashes.push(hash);
+        remembered.headers.push((hash, who));
     }
+}
+
+/// The user that the token stands for: of no database, with what the role of a monitor grants.
+fn monitor(server: &Server) -> Result<User> {
+    let reached = roles::reach(&server.database, &[Name::new("clusterMonitor", "admin")])?;
+    Ok(User {
+        name: Some(Name::new("token", "$console")),
+        inherited_roles: reached.roles,
+        privileges: reached.privileges,
+        ..User::default()
+    })
 }
 
 fn refuse(server: &Server, origin: Origin, user: Option<&Name>, who: &str) -> Verdict {
@@ -224,13 +280,14 @@ mod tests {
     fn what_was_right_is_remembered_until_something_changes() {
         let access = AdminAccess::new();
         let hash = access.hash("Basic x");
-        assert!(!access.is_remembered(0, &hash));
-        access.remember(3, hash.clone());
-        assert!(access.is_remembered(3, &hash) && !access.is_remembered(4, &hash));
-        assert!(!access.is_remembered(3, &access.hash("Basic y")));
+        let is_known = |generation, hash: &[u8]| access.remembered(generation, hash).is_some();
+        assert!(!is_known(0, &hash));
+        access.remember(3, hash.clone(), Who::Anybody);
+        assert!(is_known(3, &hash) && !is_known(4, &hash));
+        assert!(!is_known(3, &access.hash("Basic y")));
         for number in 0..2 * REMEMBERED_MAX {
-            access.remember(3, access.hash(&number.to_string()));
+            access.remember(3, access.hash(&number.to_string()), Who::Anybody);
         }
-        assert!(access.remembered.lock().hashes.len() <= REMEMBERED_MAX);
+        assert!(access.remembered.lock().headers.len() <= REMEMBERED_MAX);
     }
 }

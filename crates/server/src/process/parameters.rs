@@ -44,6 +44,9 @@ const SCRAM_SHA256_ITERATIONS_DEFAULT: i64 = 15_000;
 const SCRAM_ITERATIONS_MIN: i64 = 5_000;
 /// More would let a login of the client and a createUser here take seconds.
 const SCRAM_ITERATIONS_MAX: i64 = 1_000_000;
+/// The step of the console's history, of which a day is kept.
+const HISTORY_STEP_MS_DEFAULT: u64 = 10_000;
+const HISTORY_STEP_MS_MAX: u64 = 600_000;
 /// The share that is traced of operations that are neither slow nor traced by their client.
 const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
@@ -77,6 +80,8 @@ pub struct Parameters {
     pub record_cache_mb: usize,
     /// Fixed at the start. For requests, operations and their replies together.
     pub memory_budget_mb: usize,
+    /// Fixed at the start. How often the console's history is written.
+    pub history_step_ms: u64,
     /// Fixed at the start. All, but those named by `commitShortcutsOff`.
     pub shortcuts: Shortcuts,
     shortcuts_off: String,
@@ -86,7 +91,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -96,6 +101,7 @@ const NAMES: [&str; 22] = [
     "enableLocalhostAuthBypass",
     "enableTestCommands",
     "featureCompatibilityVersion",
+    "historyStepMillis",
     "localLogicalSessionTimeoutMinutes",
     "maxTransactionLockRequestTimeoutMillis",
     "memoryBudgetMB",
@@ -139,6 +145,7 @@ impl Parameters {
                 EngineName::Mdbx | EngineName::Memory => 0,
             },
             memory_budget_mb: default_memory_budget_mb(),
+            history_step_ms: HISTORY_STEP_MS_DEFAULT,
             shortcuts: Shortcuts::default(),
             shortcuts_off: String::new(),
             are_test_commands_enabled: false,
@@ -179,6 +186,13 @@ impl Parameters {
                 };
                 parameters.has_localhost_exception =
                     is_on.ok_or_else(|| bad("neither true nor false"))?;
+                continue;
+            }
+            if name == "historyStepMillis" {
+                let allowed = 100..=HISTORY_STEP_MS_MAX;
+                let ms = text.parse().ok().filter(|ms| allowed.contains(ms));
+                parameters.history_step_ms =
+                    ms.ok_or_else(|| bad("not a number of milliseconds from 100 to 600000"))?;
                 continue;
             }
             if name == "memoryBudgetMB" {
@@ -249,6 +263,7 @@ impl Parameters {
                 version.finish();
                 return true;
             }
+            "historyStepMillis" => reply.append(name, self.history_step_ms as i64),
             "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),

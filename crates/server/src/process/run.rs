@@ -22,7 +22,7 @@ use crate::net::certificates::Certificates;
 use crate::net::listener::Listener;
 use crate::net::waking;
 use crate::observe::log;
-use crate::observe::{admin, timing_collector, traces};
+use crate::observe::{admin, history, timing_collector, traces};
 use crate::process::config::{
     AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
     EXIT_NET_ERROR, EngineName, Face, UserCommand,
@@ -270,6 +270,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     ttl_monitor::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
+    history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
     let resume = waking::start(server).map_err(Failure::network)?;
     server.parking.start(resume).map_err(Failure::network)?;

@@ -172,7 +172,7 @@ fn what_is_no_request_for_a_page_is_refused() {
 }
 
 #[test]
-fn the_console_is_one_page_and_its_figures_are_the_commands() {
+fn the_console_works_offline_and_its_figures_are_the_commands() {
     let server = Server::start(&["--logFormat", "json", "--slowms", "0"]);
     let mut client = Client::connect(server.port);
     for id in 0..7 {
@@ -181,9 +181,10 @@ fn the_console_is_one_page_and_its_figures_are_the_commands() {
     client.run(&doc! { "find": "things", "filter": doc! { "a": 1 } });
     client.run(&doc! { "ping": 1 });
     let page = get(&server, "/", "");
-    assert!(page.contains("text/html") && page.contains("timing.json"));
+    assert!(page.contains("text/html") && page.contains("console.js"));
+    assert!(page.to_lowercase().contains("script-src 'self'"), "{page}");
     // It works offline: nothing is loaded from elsewhere.
-    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
+    assert!(!page.contains("http://") && !page.contains("https://"));
     let answer = get(&server, "/timing.json", "");
     let json = answer.split("\r\n\r\n").nth(1).unwrap();
     let figures = quarry_bson::extjson::parse(json).unwrap();
@@ -215,6 +216,176 @@ fn the_console_is_one_page_and_its_figures_are_the_commands() {
     assert_eq!(&ops[..2], &["query", "insert"]);
 }
 
+/// The head of what the page sends to have a command run.
+const OWN: &str = "X-Quarry-Console: 1\r\nContent-Type: application/json\r\nHost: 127.0.0.1\r\n";
+
+/// The answer to a command that is sent with these headers.
+fn post(server: &Server, headers: &str, command: &str) -> String {
+    let mut http = connect(server);
+    let head = format!(
+        "POST /command HTTP/1.1\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        command.len()
+    );
+    let _ = http.write_all(format!("{head}{command}").as_bytes());
+    let mut answer = Vec::new();
+    let _ = http.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn is(answer: &str, status: u16) -> bool {
+    answer.starts_with(&format!("HTTP/1.1 {status} "))
+}
+
+#[test]
+fn commands_of_the_console_are_the_servers_and_change_nothing_unless_it_was_started_so() {
+    let find = r#"{"find": "things", "filter": {"a": {"$gt": 1}}, "$db": "admin"}"#;
+    let insert = r#"{"insert": "things", "documents": [{"a": 9}], "$db": "admin"}"#;
+    let merge = r#"{"aggregate": "things", "pipeline": [{"$out": "others"}], "cursor": {}, "$db": "admin"}"#;
+    let server = Server::start(&["--logFormat", "json"]);
+    let mut client = Client::connect(server.port);
+    client.run(&doc! { "insert": "things", "documents": [doc! { "a": 1 }, doc! { "a": 2 }] });
+    let found = post(&server, OWN, find);
+    assert!(
+        is(&found, 200) && found.contains(r#""a":2"#) && !found.contains(r#""a":1"#),
+        "{found}"
+    );
+    // What fails is a reply with MongoDB's code.
+    let failed = post(
+        &server,
+        OWN,
+        r#"{"find": "things", "filter": {"$x": 1}, "$db": "admin"}"#,
+    );
+    assert!(
+        is(&failed, 200) && failed.contains(r#""code":2"#),
+        "{failed}"
+    );
+    for change in [
+        insert,
+        merge,
+        r#"{"shutdown": 1, "$db": "admin"}"#,
+        r#"{"createUser": "x", "pwd": "x", "roles": [], "$db": "admin"}"#,
+    ] {
+        assert!(is(&post(&server, OWN, change), 403), "{change}");
+    }
+    for (bad, status) in [
+        ("{", 400),
+        (r#"{"find": "c", "lsid": {}, "$db": "admin"}"#, 403),
+    ] {
+        assert!(is(&post(&server, OWN, bad), status), "{bad}");
+    }
+    let long = format!(r#"{{"find": "{}", "$db": "admin"}}"#, "x".repeat(2 << 20));
+    assert!(is(&post(&server, OWN, &long), 413));
+    let others = client.run(&doc! { "count": "others" });
+    assert_eq!(others.get_i32("n"), Some(0));
+    drop(client);
+    let server = Server::start(&["--logFormat", "json", "--console", "rw"]);
+    let inserted = post(&server, OWN, insert);
+    assert!(
+        is(&inserted, 200) && inserted.contains(r#""n":1"#),
+        "{inserted}"
+    );
+    assert!(is(
+        &post(&server, OWN, r#"{"shutdown": 1, "$db": "admin"}"#),
+        403
+    ));
+    let server = Server::start(&["--logFormat", "json", "--console", "off"]);
+    for path in ["/", "/console.js", "/history.json"] {
+        assert!(is(&get(&server, path, ""), 404), "{path}");
+    }
+    assert!(is(&post(&server, OWN, find), 405));
+    assert!(is(&get(&server, "/metrics", ""), 200));
+}
+
+#[test]
+fn a_page_of_another_site_reads_nothing_and_ends_nothing() {
+    let server = Server::start(&["--logFormat", "json"]);
+    let ping = r#"{"ping": 1, "$db": "admin"}"#;
+    assert!(is(&post(&server, OWN, ping), 200));
+    for (headers, status) in [
+        // What a form of a foreign page can send.
+        (
+            "Host: 127.0.0.1\r\nContent-Type: text/plain\r\nOrigin: http://evil.example\r\n"
+                .to_owned(),
+            403,
+        ),
+        (
+            "Host: 127.0.0.1\r\nContent-Type: text/plain\r\n".to_owned(),
+            415,
+        ),
+        (
+            "Host: 127.0.0.1\r\nContent-Type: application/json\r\n".to_owned(),
+            415,
+        ),
+        (format!("{OWN}Origin: http://evil.example\r\n"), 403),
+        (format!("{OWN}Sec-Fetch-Site: cross-site\r\n"), 403),
+        // A name that somebody made lead to this address.
+        (OWN.replace("127.0.0.1", "evil.example"), 403),
+    ] {
+        let answer = post(&server, &headers, ping);
+        assert!(is(&answer, status), "{headers}{answer}");
+        assert!(
+            !answer.to_lowercase().contains("access-control-allow"),
+            "{answer}"
+        );
+    }
+    for path in ["/timing.json", "/history.json"] {
+        assert!(is(
+            &get(&server, path, "Sec-Fetch-Site: cross-site\r\n"),
+            403
+        ));
+        assert!(is(
+            &ask(
+                &server,
+                &format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n")
+            ),
+            403
+        ));
+        assert!(is(
+            &get(&server, path, "Sec-Fetch-Site: same-origin\r\n"),
+            200
+        ));
+    }
+    // A browser asks first, and is not allowed to.
+    let asked = ask(
+        &server,
+        "OPTIONS /command HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n",
+    );
+    assert!(is(&asked, 405), "{asked}");
+}
+
+#[test]
+fn a_command_ends_when_its_browser_goes() {
+    let server = Server::start(&["--logFormat", "json"]);
+    let mut client = Client::connect(server.port);
+    let documents: Vec<_> = (0..2_000).map(|id| doc! { "_id": id }).collect();
+    client.run(&doc! { "insert": "things", "documents": documents });
+    // Each document reads all others: far longer than this test waits.
+    let long = r#"{"aggregate": "things", "pipeline": [{"$lookup": {"from": "things", "let": {"i": "$_id"}, "pipeline": [{"$match": {"$expr": {"$lt": ["$_id", "$$i"]}}}, {"$lookup": {"from": "things", "pipeline": [{"$count": "n"}], "as": "m"}}, {"$count": "n"}], "as": "n"}}], "cursor": {}, "$db": "admin"}"#;
+    let head = format!(
+        "POST /command HTTP/1.1\r\n{OWN}Content-Length: {}\r\n\r\n{long}",
+        long.len()
+    );
+    let mut http = connect(&server);
+    http.write_all(head.as_bytes()).unwrap();
+    let mut running = || {
+        let listed = client.run(&doc! { "currentOp": 1 });
+        let list = listed.get_array("inprog").unwrap();
+        list.iter()
+            .filter_map(|one| one.as_document()?.get_str("desc").map(str::to_owned))
+            .filter(|desc| desc.starts_with("console"))
+            .count()
+    };
+    let begun = Instant::now();
+    while running() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    drop(http);
+    let begun = Instant::now();
+    while running() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
 fn connect(server: &Server) -> TcpStream {
     let line = server.line("adminPort");
     let port = line.split("\"adminPort\":").nth(1).unwrap();
@@ -230,7 +401,7 @@ fn connect(server: &Server) -> TcpStream {
 fn get(server: &Server, path: &str, headers: &str) -> String {
     ask(
         server,
-        &format!("GET {path} HTTP/1.1\r\nHost: quarry\r\n{headers}"),
+        &format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}"),
     )
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use super::audit::AuditSettings;
 use super::options::OtherFlags;
 use super::tls::TlsSettings;
-use super::values::{Durability, EngineName, LogFormat, LogRotate, MdbxSync};
+use super::values::{ConsoleMode, Durability, EngineName, LogFormat, LogRotate, MdbxSync};
 
 /// The heading of flags that are there because mongod has them.
 const AS_MONGOD: &str = "As mongod has them";
@@ -312,6 +312,10 @@ pub struct Serve {
     /// File with the token that opens the admin port of a server with access control, beside its users
     #[arg(long = "adminTokenFile", value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
+    /// Powers of the console on the admin port, beside showing figures [default: ro, but without --auth for browsers on this
+    /// machine alone]
+    #[arg(long, value_enum)]
+    pub console: Option<ConsoleMode>,
     /// Form of the log lines [default: human on a terminal, else json]
     #[arg(long = "logFormat", value_enum)]
     pub log_format: Option<LogFormat>,

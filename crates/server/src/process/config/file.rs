@@ -407,6 +407,7 @@ mod tests {
             "auditLog.format" => "BSON",
             "auditLog.filter" => "'{\"a\": 1}'",
             "net.adminTokenFile" => "/proc/self/cmdline",
+            "net.console" => "rw",
             "net.tls.mode" => "requireTLS",
             "net.ssl.mode" => "requireSSL",
             "net.tls.disabledProtocols" | "net.ssl.disabledProtocols" => "TLS1_2",

@@ -28,8 +28,8 @@ pub use journal_settings::JournalSettings;
 pub use options::Notice;
 pub use tls::TlsOptions;
 pub use values::{
-    AdminPort, BadOptions, CompressorName, Durability, EngineName, LogFormat, LogRotate, MdbxSync,
-    Token,
+    AdminPort, BadOptions, CompressorName, ConsoleMode, Durability, EngineName, LogFormat,
+    LogRotate, MdbxSync, Token,
 };
 
 /// mongod's exit code for options that make no sense.
@@ -88,6 +88,8 @@ pub struct Config {
     pub admin_port: AdminPort,
     /// Opens the admin port of a server with access control.
     pub admin_token: Option<Token>,
+    /// The powers of the console; none where nobody said.
+    pub console: Option<ConsoleMode>,
     /// How connections are encrypted; none where they are not.
     pub tls: Option<TlsOptions>,
     /// Where the audit log goes; none is kept without.
@@ -259,6 +261,7 @@ impl Config {
             port,
             admin_port,
             admin_token,
+            console: line.console.or(file.console),
             connections_max,
             compressors: match line
                 .network_message_compressors

@@ -487,6 +487,7 @@ pub static OPTIONS: &[OptionRow] = &[
     own("journalCompressAboveKB", "storage.journalCompressAboveKB", Value),
     own("adminPort", "net.adminPort", Value),
     own("adminTokenFile", "net.adminTokenFile", Value),
+    own("console", "net.console", Value),
     own("logFormat", "systemLog.format", Value),
     own("otlpEndpoint", "tracing.otlpEndpoint", Value),
     own("advertise", "replication.advertise", Value),

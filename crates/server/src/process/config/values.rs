@@ -113,6 +113,17 @@ pub enum AdminPort {
     On(u16),
 }
 
+/// The powers of the console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ConsoleMode {
+    /// nothing: there is no page, and the admin port serves figures for monitoring alone
+    Off,
+    /// show data, and end operations
+    Ro,
+    /// also change documents and indexes
+    Rw,
+}
+
 /// A secret that stands in a file of its own.
 #[derive(Clone)]
 pub struct Token(String);

@@ -3,6 +3,7 @@
 
 mod picture;
 mod screen;
+mod view;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::crossterm::event::{self, Event};
 
 use crate::process::config::Top;
 use crate::tools::link::{Link, REPLY_TIME_MAX};
 use picture::Watcher;
+use view::View;
 
 /// The screen of `--once`.
 const ONCE_CHARS: (u16, u16) = (110, 40);
@@ -49,7 +51,8 @@ fn once(options: &Top) -> io::Result<()> {
     let picture = Watcher::default().look(&mut link)?;
     let backend = TestBackend::new(ONCE_CHARS.0, ONCE_CHARS.1);
     let Ok(mut terminal) = Terminal::new(backend);
-    let Ok(_) = terminal.draw(|frame| screen::draw(frame, &address(options), &picture));
+    let view = View::default();
+    let Ok(_) = terminal.draw(|frame| screen::draw(frame, &address(options), &picture, &view));
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
     for row in buffer.content().chunks(usize::from(ONCE_CHARS.0)) {
@@ -65,33 +68,47 @@ fn watch(options: &Top) -> io::Result<()> {
     let mut watcher = Watcher::default();
     let mut picture = watcher.look(&mut link)?;
     let mut terminal = ratatui::try_init()?;
+    let mut view = View::of_environment();
     let shown = (|| {
         loop {
-            terminal.draw(|frame| screen::draw(frame, &address(options), &picture))?;
-            if wait_for_quit(Duration::from_secs_f64(options.interval.clamp(0.1, 3600.0)))? {
-                return Ok(());
+            terminal.draw(|frame| {
+                let picture = view.of(&picture);
+                screen::draw(frame, &address(options), &picture, &view);
+            })?;
+            let interval = Duration::from_secs_f64(options.interval.clamp(0.1, 3600.0));
+            match wait(interval, &mut view)? {
+                Next::Quit => return Ok(()),
+                Next::Drawn => {}
+                Next::Looked if view.is_paused => {}
+                Next::Looked => picture = watcher.look(&mut link)?,
             }
-            picture = watcher.look(&mut link)?;
         }
     })();
     ratatui::try_restore()?;
     shown
 }
 
-/// Waits for the next picture's time; true when the user wants to go.
-fn wait_for_quit(interval: Duration) -> io::Result<bool> {
+/// The next step of the one who watches.
+enum Next {
+    Quit,
+    /// A key has changed the view: the same moment is drawn again.
+    Drawn,
+    /// The time of the next picture has come.
+    Looked,
+}
+
+/// Waits for a key or for the next picture's time.
+fn wait(interval: Duration, view: &mut View) -> io::Result<Next> {
     let deadline = Instant::now() + interval;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if !event::poll(left)? {
-            return Ok(false);
+            return Ok(Next::Looked);
         }
-        if let Event::Key(key) = event::read()? {
-            let is_control_c =
-                key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            if is_control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                return Ok(true);
-            }
+        match event::read()? {
+            Event::Key(key) if view.press(key) => return Ok(Next::Quit),
+            Event::Key(_) | Event::Resize(..) => return Ok(Next::Drawn),
+            _ => {}
         }
     }
 }

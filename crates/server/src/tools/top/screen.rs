@@ -5,16 +5,18 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::picture::{Operation, Picture};
+use super::view::{HELP, Sort, View};
 
-/// The width of the columns before the bar.
+/// The width of the columns before the bar, and of those that a narrow terminal has room for.
 const COLUMNS_CHARS: u16 = 50;
+const NARROW_COLUMNS_CHARS: u16 = 27;
 const BAR_CHARS_MIN: u16 = 10;
 
 /// Draws one moment of the server at `address`.
-pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture) {
+pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture, view: &View) {
     let rows = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2);
     let areas = Layout::vertical([
         Constraint::Length(3),
@@ -23,62 +25,87 @@ pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture) {
         Constraint::Min(2),
     ])
     .split(frame.area());
-    frame.render_widget(head(address, picture), areas[0]);
-    frame.render_widget(operations(picture, areas[1]), areas[1]);
+    frame.render_widget(head(address, picture, view), areas[0]);
+    frame.render_widget(operations(picture, areas[1], view), areas[1]);
     frame.render_widget(collections(picture), areas[2]);
     frame.render_widget(running(picture), areas[3]);
+    if view.is_help {
+        help(frame);
+    }
 }
 
-fn head(address: &str, picture: &Picture) -> Paragraph<'static> {
-    let all: f64 = picture.operations.iter().map(|one| one.per_second).sum();
-    let state = if picture.is_enabled {
-        ""
-    } else {
-        "   timing is switched off"
+/// The keys, above what is shown.
+fn help(frame: &mut Frame<'_>) {
+    let whole = frame.area();
+    let area = Rect {
+        height: whole.height.min(HELP.len() as u16 + 2),
+        width: whole.width.min(60),
+        ..whole
     };
+    let lines: Vec<Line<'_>> = HELP
+        .iter()
+        .map(|(key, what)| Line::from(format!("{key:<10} {what}")))
+        .collect();
+    let shown = Paragraph::new(lines).block(Block::bordered().title("keys"));
+    frame.render_widget(Clear, area);
+    frame.render_widget(shown, area);
+}
+
+fn head(address: &str, picture: &Picture, view: &View) -> Paragraph<'static> {
+    let all: f64 = picture.operations.iter().map(|one| one.per_second).sum();
+    let mut line = format!("quarry {address}   {} ops/s", short(all));
+    if !picture.is_enabled {
+        line.push_str("   timing is switched off");
+    }
+    if view.is_paused {
+        line.push_str("   paused");
+    }
+    if view.is_typing || !view.filter.is_empty() {
+        let cursor = if view.is_typing { "_" } else { "" };
+        line.push_str(&format!("   filter: {}{cursor}", view.filter));
+    }
+    line.push_str("   q quits, h helps");
     let mut legend: Vec<Span<'_>> = Layer::ALL
         .into_iter()
         .flat_map(|layer| {
-            [
-                Span::styled("█ ", Style::new().fg(colors(layer)[0])),
-                Span::raw(format!("{}   ", layer.name())),
-            ]
+            let (sign, style) = ink(layer, 0, view);
+            let sign = Span::styled(format!("{sign} "), style);
+            [sign, Span::raw(format!("{}   ", layer.name()))]
         })
         .collect();
-    legend.push(Span::styled("░ unattributed", Style::new().fg(Color::Gray)));
-    Paragraph::new(vec![
-        Line::from(format!(
-            "quarry {address}   {} ops/s{state}   q quits",
-            short(all)
-        ))
-        .bold(),
-        Line::from(legend),
-    ])
+    legend.push(Span::raw("░ unattributed"));
+    Paragraph::new(vec![Line::from(line).bold(), Line::from(legend)])
 }
 
-fn operations(picture: &Picture, area: Rect) -> Paragraph<'static> {
-    let bar = area.width.saturating_sub(COLUMNS_CHARS).max(BAR_CHARS_MIN);
-    let title = format!(
-        "{:<14} {:>9} {:>10} {:>10}  {}",
-        "operation", "ops/s", "p50", "p99", "phases of the last minute"
-    );
-    let mut lines = vec![Line::from(title).underlined()];
+fn operations(picture: &Picture, area: Rect, view: &View) -> Paragraph<'static> {
+    let is_narrow = area.width < COLUMNS_CHARS + BAR_CHARS_MIN;
+    let columns = if is_narrow {
+        NARROW_COLUMNS_CHARS
+    } else {
+        COLUMNS_CHARS
+    };
+    let bar = area.width.saturating_sub(columns).max(BAR_CHARS_MIN);
+    let row = |name: &str, rate: &str, p50: &str, p99: &str| match is_narrow {
+        true => format!("{name:<9.9} {rate:>6} {p99:>9} "),
+        false => format!("{name:<14} {rate:>9} {p50:>10} {p99:>10}  "),
+    };
+    let marked = |column: &str| match column == view.sort.column() {
+        true if view.sort != Sort::Kind => format!("{column}▾"),
+        _ => column.to_owned(),
+    };
+    let title = row("operation", &marked("ops/s"), "p50", &marked("p99"));
+    let mut lines = vec![Line::from(format!("{title}phases of the last minute")).underlined()];
     for one in &picture.operations {
-        let mut spans = vec![Span::raw(format!(
-            "{:<14} {:>9} {:>10} {:>10}  ",
-            one.name,
-            short(one.per_second),
-            time(one.p50_us),
-            time(one.p99_us)
-        ))];
-        spans.extend(bar_of(one, bar));
+        let (rate, p50, p99) = (short(one.per_second), time(one.p50_us), time(one.p99_us));
+        let mut spans = vec![Span::raw(row(&one.name, &rate, &p50, &p99))];
+        spans.extend(bar_of(one, bar, view));
         lines.push(Line::from(spans));
     }
     Paragraph::new(lines)
 }
 
 /// The phases as cells of the bar, each as many as its share; ends where the shares end.
-fn bar_of(operation: &Operation, chars: u16) -> Vec<Span<'static>> {
+fn bar_of(operation: &Operation, chars: u16, view: &View) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     let (mut sum, mut drawn) = (0.0, 0);
     for (name, share) in &operation.shares {
@@ -87,30 +114,41 @@ fn bar_of(operation: &Operation, chars: u16) -> Vec<Span<'static>> {
         let cells = end.min(usize::from(chars)).saturating_sub(drawn);
         drawn += cells;
         let known = Phase::ALL.into_iter().find(|phase| phase.name() == name);
-        let (sign, color) = match known {
-            Some(phase) => ("█", color(phase)),
-            None => ("░", Color::Gray),
+        let (sign, style) = match known {
+            Some(phase) => ink_of(phase, view),
+            None => ("░", Style::new()),
         };
-        spans.push(Span::styled(sign.repeat(cells), Style::new().fg(color)));
+        spans.push(Span::styled(sign.repeat(cells), style));
     }
     spans
 }
 
 /// A layer's phases take turns between its two shades.
-fn color(phase: Phase) -> Color {
+fn ink_of(phase: Phase, view: &View) -> (&'static str, Style) {
     let layer = Layer::of(phase);
     let before = Phase::ALL[..phase as usize].iter();
     let place = before.filter(|other| Layer::of(**other) == layer).count();
-    colors(layer)[place % 2]
+    ink(layer, place % 2, view)
 }
 
-fn colors(layer: Layer) -> [Color; 2] {
-    match layer {
+/// The sign and the colour of a layer: of both the signs tell it where there are no colours.
+fn ink(layer: Layer, shade: usize, view: &View) -> (&'static str, Style) {
+    if view.is_colorless {
+        let sign = match layer {
+            Layer::Wire => "-",
+            Layer::Query => "█",
+            Layer::Engine => "▓",
+            Layer::Journal => "#",
+        };
+        return (sign, Style::new());
+    }
+    let colors = match layer {
         Layer::Wire => [Color::Blue, Color::LightBlue],
         Layer::Query => [Color::Green, Color::LightGreen],
         Layer::Engine => [Color::Yellow, Color::LightYellow],
         Layer::Journal => [Color::Red, Color::LightRed],
-    }
+    };
+    ("█", Style::new().fg(colors[shade]))
 }
 
 fn collections(picture: &Picture) -> Paragraph<'static> {
@@ -206,7 +244,7 @@ mod tests {
         };
         let mut terminal = Terminal::new(TestBackend::new(90, 16)).unwrap();
         terminal
-            .draw(|frame| draw(frame, "host:1", &picture))
+            .draw(|frame| draw(frame, "host:1", &picture, &View::default()))
             .unwrap();
         let screen = terminal.backend().to_string();
         let line = |text: &str| screen.lines().find(|line| line.contains(text)).unwrap();
@@ -216,5 +254,41 @@ mod tests {
         assert_eq!((count('█'), count('░')), (30, 10));
         assert!(line("db.things").contains("50.0%"));
         assert!(line("lock_wait").contains("42") && line("lock_wait").contains("1.5 s"));
+        // Without colours the layers have signs of their own.
+        let colorless = View {
+            is_colorless: true,
+            ..View::default()
+        };
+        terminal
+            .draw(|frame| draw(frame, "host:1", &picture, &colorless))
+            .unwrap();
+        let buffer = terminal.backend().buffer();
+        let plain = [Color::Reset; 2];
+        assert!(
+            buffer
+                .content()
+                .iter()
+                .all(|cell| [cell.fg, cell.bg] == plain)
+        );
+        let screen = terminal.backend().to_string();
+        let insert = screen.lines().find(|line| line.contains("insert")).unwrap();
+        let count = |sign: char| insert.chars().filter(|c| *c == sign).count();
+        assert_eq!((count('-'), count('#'), count('░')), (10, 20, 10));
+        // A narrow terminal keeps the rate, the p99 and a bar.
+        let mut narrow = Terminal::new(TestBackend::new(40, 16)).unwrap();
+        let view = View {
+            is_help: true,
+            ..View::default()
+        };
+        narrow
+            .draw(|frame| draw(frame, "host:1", &picture, &View::default()))
+            .unwrap();
+        let screen = narrow.backend().to_string();
+        let insert = screen.lines().find(|line| line.contains("insert")).unwrap();
+        assert!(insert.contains("1234") && insert.contains("2.5 ms") && insert.contains('█'));
+        narrow
+            .draw(|frame| draw(frame, "host:1", &picture, &view))
+            .unwrap();
+        assert!(narrow.backend().to_string().contains("pause and go on"));
     }
 }
