@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use quarry_database::{Collection, IndexCatalog};
 
-use super::choose::{Scored, usable};
 use super::filter_bounds::FilterBounds;
+use super::scored::Scored;
 use super::tried::Tried;
+use super::usable::usable;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::plan::{Fetch, Flow, Node, TrialBound, View};

@@ -4,8 +4,9 @@ use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::choose::{Bounded, Candidate, candidates, natural_hint};
+use super::candidate::{Bounded, Candidate, candidates};
 use super::filter_bounds::{Bounds, FilterBounds};
+use super::hints::natural_hint;
 use super::key_ranges::are_combined;
 use super::wanted::Wanted;
 use crate::error::Result;

@@ -5,9 +5,10 @@ use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::{Direction, decode_prefix_len};
 use smallvec::SmallVec;
 
-use super::choose::{Scored, UNITS_OF_A_BRANCH, each_usable};
 use super::filter_bounds::FilterBounds;
+use super::scored::Scored;
 use super::tree::Solution;
+use super::usable::{UNITS_OF_A_BRANCH, each_usable};
 use super::wanted::Wanted;
 use crate::error::Result;
 use crate::interrupts;

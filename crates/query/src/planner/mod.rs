@@ -10,20 +10,26 @@
 //! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
 //! but single indexes.
 
+mod access;
 mod bounds;
+mod candidate;
 mod choose;
 mod contest;
 mod covered;
 mod distinct;
 mod filter_bounds;
 mod geo;
+mod hints;
 mod implication;
 mod interval;
 mod key_bounds;
 mod key_ranges;
 mod merged;
+mod scored;
 mod tree;
 mod tried;
+mod union;
+mod usable;
 mod wanted;
 mod wildcard;
 
