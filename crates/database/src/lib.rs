@@ -14,6 +14,7 @@ pub mod error;
 pub mod error_code;
 mod operation;
 mod plan_summary;
+mod thread_shard;
 
 mod keyspace;
 
@@ -38,8 +39,9 @@ pub use build::index_build::IndexesCreated;
 pub use catalog::collection::{COLLATION, Capped, Collection, CollectionDefinition, IndexCatalog};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
-pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, clustered_index};
+pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, IndexUse, clustered_index};
 pub use catalog::listing::ExpiringIndex;
+pub use catalog::plan_memory::PlanMemory;
 pub use catalog::validation::{OnInvalid, VALIDATION_OPTIONS, Validation};
 pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::{encode_collated, parse_collation};
@@ -58,15 +60,17 @@ pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
+pub use index::access_counter::AccessCounter;
 pub use index::definition::{Index, IndexChange, KeyField, KeyPattern, WILDCARD};
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
 };
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
+pub use index::index_filters::{IndexFilter, IndexFilters};
 pub use index::keys::KeyGenerator;
 pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};
 pub use index::path_numbers::PathNumbers;
-pub use index::plan_choices::PlanChoices;
+pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawArray, RawValue};
 use quarry_database::{
-    CollStats, Collection, Database, DbStats, Dropped, IndexChange, Namespace, Operation, Result,
-    ValidateReport,
+    CollStats, Collection, Database, DbStats, Dropped, IndexChange, IndexUse, Namespace, Operation,
+    Result, ValidateReport,
 };
 use quarry_journal::Level;
 
@@ -40,6 +40,9 @@ pub trait Catalog: Sync {
 
     /// The specifications of a collection's indexes, `_id_` first.
     fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>>;
+
+    /// How often plans have read a collection by each of its indexes.
+    fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>>;
 
     /// Drops a collection; none if it did not exist.
     fn drop_collection(
@@ -175,6 +178,10 @@ impl Catalog for Database {
 
     fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         Database::list_indexes(self, namespace)
+    }
+
+    fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        Database::index_accesses(self, namespace)
     }
 
     fn drop_collection(

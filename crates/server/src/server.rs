@@ -23,6 +23,7 @@ use crate::net::request_memory::RequestMemory;
 use crate::observe::counters::Counters;
 use crate::observe::error_counts::ErrorCounts;
 use crate::observe::profiler::Profiler;
+use crate::observe::query_stats::QueryStats;
 use crate::observe::slow_operations::SlowOperations;
 use crate::process::config::Config;
 use crate::process::parameters::Parameters;
@@ -51,6 +52,7 @@ pub struct Server {
     pub cursors: Cursors,
     pub backups: LiveCopies,
     pub counters: Counters,
+    pub query_stats: QueryStats,
     pub errors: ErrorCounts,
     pub profiler: Profiler,
     pub slow_operations: SlowOperations,
@@ -100,6 +102,7 @@ impl Server {
             cursors: Cursors::default(),
             backups,
             counters: Counters::default(),
+            query_stats: QueryStats::default(),
             errors: ErrorCounts::default(),
             profiler,
             slow_operations: SlowOperations::default(),
@@ -173,6 +176,12 @@ impl Server {
     /// The port that is listened on, once it is.
     pub fn port(&self) -> u16 {
         self.port.load(Relaxed)
+    }
+
+    /// The name of the machine and the port, by which the server's own documents name it.
+    pub fn host(&self) -> String {
+        let name = rustix::system::uname();
+        format!("{}:{}", name.nodename().to_string_lossy(), self.port())
     }
 
     pub fn set_port(&self, port: u16) {

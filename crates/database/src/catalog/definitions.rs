@@ -24,6 +24,7 @@ use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::access_counter::AccessCounter;
 use crate::index::definition::{Index, IndexChange};
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
@@ -36,6 +37,30 @@ use crate::snapshot::reads::Reads;
 pub struct Dropped {
     /// The number of indexes that went with it.
     pub indexes: usize,
+}
+
+/// How often plans have read a collection by one of its indexes.
+#[derive(Clone, Debug)]
+pub struct IndexUse {
+    /// The specification as listIndexes shows it.
+    pub spec: Document,
+    /// Whether the index is being built.
+    pub is_building: bool,
+    /// The plans.
+    pub accesses: u64,
+    /// The moment since which they are counted, in milliseconds since 1970.
+    pub since_ms: i64,
+}
+
+impl IndexUse {
+    fn of(spec: Document, is_building: bool, counter: Option<&AccessCounter>) -> IndexUse {
+        IndexUse {
+            spec,
+            is_building,
+            accesses: counter.map_or(0, AccessCounter::accesses),
+            since_ms: counter.map_or(0, AccessCounter::since_ms),
+        }
+    }
 }
 
 /// The demand of a rename on the name that it gives.
@@ -260,6 +285,28 @@ impl Definitions {
         }
         specs.extend(index_catalog.indexes.iter().map(|index| index.spec.clone()));
         Ok(specs)
+    }
+
+    /// How often plans have read the collection by each of its indexes; none for an index that is not there.
+    pub fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        let Some(collection) = self.catalog.get(namespace)? else {
+            return Ok(Vec::new());
+        };
+        collection.refuse_view()?;
+        let index_catalog = self.catalog.index_catalog(&collection)?;
+        let by_id = collection
+            .plan_memory
+            .as_ref()
+            .map(|accesses| &accesses.by_id);
+        let mut uses = Vec::with_capacity(index_catalog.indexes.len() + 1);
+        if collection.is_clustered() && !collection.options().contains(CLUSTERED_INDEX) {
+            uses.push(IndexUse::of(id_spec(), false, by_id));
+        }
+        for index in &index_catalog.indexes {
+            let counter = index.accesses.as_deref();
+            uses.push(IndexUse::of(index.spec.clone(), index.building, counter));
+        }
+        Ok(uses)
     }
 
     /// Drops indexes named by name or key pattern; returns how many there were before.

@@ -12,6 +12,7 @@ pub(crate) mod database_drop;
 pub(crate) mod database_stats;
 pub(crate) mod definitions;
 pub(crate) mod listing;
+pub(crate) mod plan_memory;
 pub(crate) mod replacement;
 pub(crate) mod validation;
 pub(crate) mod view;

@@ -10,7 +10,7 @@ use crate::build::index_build::IndexesCreated;
 use crate::catalog::collection::{Collection, CollectionDefinition};
 use crate::catalog::collection_stats::CollStats;
 use crate::catalog::database_stats::DbStats;
-use crate::catalog::definitions::{Dropped, OnMade};
+use crate::catalog::definitions::{Dropped, IndexUse, OnMade};
 use crate::catalog::listing::{self, ExpiringIndex};
 use crate::error::Result;
 use crate::index::definition::IndexChange;
@@ -126,6 +126,11 @@ impl Database {
     /// The specifications of a collection's indexes, `_id_` first.
     pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         self.definitions.list_indexes(namespace)
+    }
+
+    /// How often plans have read a collection by each of its indexes, `_id_` first; nothing for one that is not there.
+    pub fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        self.definitions.index_accesses(namespace)
     }
 
     /// Drops indexes named by name or key pattern; returns how many there were before.

@@ -279,7 +279,9 @@ fn refuse_javascript(
 }
 
 fn not_supported(name: &str) -> Error {
-    Error::bad_value(format!("{name} is not supported"))
+    Error::bad_value(format!(
+        "{name} is not supported: there are no text indexes"
+    ))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, compose};
+use super::wanted::Wanted;
 use crate::Collation;
 use crate::hashed_index::HashedKeys;
 use crate::plan::IndexAccess;
@@ -132,6 +133,15 @@ impl<'c> Candidate<'c> {
     pub fn leaves_out(&self, bounds: &FilterBounds<'_>) -> bool {
         let filter = self.index.and_then(|index| index.filter.as_deref());
         filter.is_some_and(|filter| !bounds.imply(filter))
+    }
+
+    /// Whether plans may use it.
+    #[inline]
+    pub fn is_allowed(&self, wanted: &Wanted<'_>) -> bool {
+        match wanted.allowed {
+            None => true,
+            Some(filter) => filter.allows(self.name, &self.pattern()),
+        }
     }
 
     /// Whether every document has one entry, be the fields there or not.

@@ -38,7 +38,9 @@ pub fn choose_distinct(
     let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
     for candidate in candidates(collection, index_catalog, matcher.collation()) {
-        if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
+        if !candidate.is_allowed(&wanted)
+            || wanted.hint.is_some_and(|hint| !candidate.is_meant(hint))
+        {
             continue;
         }
         if candidate.hashed.is_some() || (wanted.hint.is_none() && candidate.leaves_out(&bounds)) {

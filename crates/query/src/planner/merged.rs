@@ -36,8 +36,7 @@ pub fn merge_of_branches(
     }
     let of_branch = Wanted {
         sort: Some(sort),
-        shows_bounds: wanted.shows_bounds,
-        ..Wanted::default()
+        ..wanted.of_branch()
     };
     let (mut inputs, mut ranges) = (Vec::new(), Vec::new());
     for branch in branches {

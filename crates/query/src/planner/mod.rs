@@ -34,6 +34,7 @@ mod wanted;
 mod wildcard;
 
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
+pub(crate) use contest::cache_keys;
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use key_bounds::{KeyBounds, choose_between};

@@ -25,10 +25,7 @@ pub fn union(
     matcher: &Matcher,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Solution>> {
-    let of_branch = Wanted {
-        shows_bounds: wanted.shows_bounds,
-        ..Wanted::default()
-    };
+    let of_branch = wanted.of_branch();
     let mut union = Union {
         collection,
         index_catalog,

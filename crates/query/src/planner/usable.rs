@@ -79,6 +79,9 @@ pub fn each_usable<'c>(
         if is_by_filter && !bounds.mention(candidate.paths[0]) {
             continue;
         }
+        if !candidate.is_allowed(wanted) {
+            continue;
+        }
         if let Some(hint) = wanted.hint {
             if !candidate.is_meant(hint) {
                 continue;

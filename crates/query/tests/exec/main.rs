@@ -1,6 +1,7 @@
 //! Reads and writes through the executor, on the memory engine: an index changes how documents are found and never
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
+mod accesses;
 mod agreement;
 mod collations;
 mod covered_plans;
