@@ -81,7 +81,7 @@ INDEX_KINDS = {"ascending": 1, "descending": -1, "hashed": "hashed", "text": "te
 CREATE_OPTIONS = {
     "capped": {"capped": True, "size": 4096}, "changeStreamPreAndPostImages": {"changeStreamPreAndPostImages": {"enabled": True}},
     "clusteredIndex": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}, "collation": {"collation": {"locale": "en"}},
-    "expireAfterSeconds": {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 60}, "storageEngine": {"storageEngine": {}},
+    "expireAfterSeconds": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}, "expireAfterSeconds": 60}, "storageEngine": {"storageEngine": {}},
     "timeseries": {"timeseries": {"timeField": "t"}}, "validator": {"validator": {"a": 1}}, "viewOn": {"viewOn": "c", "pipeline": []},
 }
 # What a server says of a name that it does not serve: that it does not know it, that a command is not supported (here or without

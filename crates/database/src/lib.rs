@@ -36,7 +36,9 @@ mod write;
 
 pub use build::builds::InterruptedBuild;
 pub use build::index_build::IndexesCreated;
-pub use catalog::collection::{COLLATION, Capped, Collection, CollectionDefinition, IndexCatalog};
+pub use catalog::collection::{
+    COLLATION, Capped, Collection, CollectionDefinition, EXPIRE_AFTER, IndexCatalog,
+};
 pub use catalog::collection_stats::{CollStats, IndexStats};
 pub use catalog::database_stats::DbStats;
 pub use catalog::definitions::{CLUSTERED_INDEX, Dropped, IndexUse, clustered_index};

@@ -120,6 +120,15 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     fn modify_nothing(
         &self,
@@ -267,6 +276,16 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::set_validation(self, namespace, changed, operation, level)
+    }
+
+    fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::set_expire_after(self, namespace, seconds, operation, level)
     }
 
     fn modify_nothing(

@@ -27,6 +27,9 @@ use crate::keyspace::namespace::Namespace;
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
+/// The option of a clustered collection whose documents go so many seconds after the date in their `_id`.
+pub const EXPIRE_AFTER: &str = "expireAfterSeconds";
+
 /// The option with the specification of a collection's default collation.
 pub const COLLATION: &str = "collation";
 
@@ -183,6 +186,12 @@ impl Collection {
         if let Some(index_catalog) = self.index_catalog.get() {
             index_catalog.plan_choices.clear();
         }
+    }
+
+    /// The seconds after which documents go whose `_id` is a date, if they do.
+    pub fn expire_after_s(&self) -> Option<i64> {
+        let seconds = self.options().get(EXPIRE_AFTER)?.as_i64_exact();
+        seconds.filter(|_| self.is_clustered())
     }
 
     /// Whether its records are ordered by `_id`: all are but capped ones.

@@ -14,7 +14,7 @@ use quarry_storage::WriteBatch;
 use crate::build::builds::{stage_mark, unstage_mark};
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{
-    COLLATION, Collection, CollectionDefinition, PRE_IMAGES, new_entry,
+    COLLATION, Collection, CollectionDefinition, EXPIRE_AFTER, PRE_IMAGES, new_entry,
 };
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::validation::VALIDATOR;
@@ -262,6 +262,7 @@ impl Definitions {
             stage_mark(index, to, &mut batch);
         }
         stage_expiring(indexes, to, &mut batch);
+        stage_expiring_records(&Collection::from_entry(to.clone(), entry)?, &mut batch);
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         drop((replaced, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
@@ -529,6 +530,42 @@ impl Definitions {
         self.commits.settle(Some(lsn), level)
     }
 
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    pub fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        collection.refuse_view()?;
+        if !collection.options().contains(CLUSTERED_INDEX) {
+            let text =
+                "'expireAfterSeconds' option is only supported on collections clustered by _id";
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, text));
+        }
+        let option = |seconds: Option<i64>| {
+            Document::build(|out| {
+                out.append(
+                    EXPIRE_AFTER,
+                    seconds.map_or(RawValue::Null, RawValue::Int64),
+                );
+            })
+        };
+        let was = collection.expire_after_s();
+        if was == seconds {
+            drop((hold, ddl));
+            return self.commits.settle(None, level);
+        }
+        let lsn = self.put_options(&collection, &option(seconds), &option(was))?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
     /// Commits the entry of a collection with other values of some options, and tells change streams of both.
     fn put_options(
         &self,
@@ -542,10 +579,11 @@ impl Definitions {
                 options.append_element(option);
             }
         }
-        // An empty validator is none.
+        // An empty validator is none, and Null is an option that goes.
         let is_none = |value: RawValue<'_>| value.as_document().is_some_and(|it| it.is_empty());
         for option in changed {
-            if option.name() == VALIDATOR && is_none(option.value()) {
+            let is_validator = option.name() == VALIDATOR;
+            if (is_validator && is_none(option.value())) || option.value().is_nullish() {
                 continue;
             }
             options.append_element(option);
@@ -556,7 +594,13 @@ impl Definitions {
         let event = event.with("o", changed.as_raw()).with("was", was.as_raw());
         let indexes = &self.catalog.index_catalog(collection)?.indexes;
         let indexes: Vec<&Index> = indexes.iter().collect();
-        let batch = WriteBatch::new();
+        let mut batch = WriteBatch::new();
+        if collection.expire_after_s().is_some() && !options.contains(EXPIRE_AFTER) {
+            batch.delete(&layout::expiring_key(collection.ident));
+        } else if collection.expire_after_s().is_none() && options.contains(EXPIRE_AFTER) {
+            let namespace = collection.namespace.as_str().as_bytes();
+            batch.put(&layout::expiring_key(collection.ident), namespace);
+        }
         self.put_entry_with(collection, options.as_raw(), &indexes, 0, &[event], batch)
     }
 
@@ -694,7 +738,9 @@ impl Definitions {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        let event = creation(&Collection::from_entry(namespace.clone(), entry)?);
+        let collection = Collection::from_entry(namespace.clone(), entry)?;
+        stage_expiring_records(&collection, &mut batch);
+        let event = creation(&collection);
         self.commit_definitions(ALLOCATED, &[event], &batch)
     }
 
@@ -749,6 +795,9 @@ impl Definitions {
         batch.delete(&layout::counters_key(collection.ident));
         if collection.capped.is_some() {
             batch.delete(&layout::record_id_key(collection.ident));
+        }
+        if collection.expire_after_s().is_some() {
+            batch.delete(&layout::expiring_key(collection.ident));
         }
         batch.put(&layout::dropped_key(collection.ident), &[]);
         for index in &index_catalog.indexes {
@@ -823,6 +872,14 @@ pub(crate) fn stage_expiring<'i>(
             let key = layout::expiring_key(index.ident);
             batch.put(&key, namespace.as_str().as_bytes());
         }
+    }
+}
+
+/// Like `stage_expiring`, for a collection whose documents expire by their `_id`s. Its own ident is marked.
+pub(crate) fn stage_expiring_records(collection: &Collection, batch: &mut WriteBatch) {
+    if collection.expire_after_s().is_some() {
+        let name = collection.namespace.as_str().as_bytes();
+        batch.put(&layout::expiring_key(collection.ident), name);
     }
 }
 

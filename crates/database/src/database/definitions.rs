@@ -208,6 +208,18 @@ impl Database {
             .set_validation(namespace, changed, operation, level)
     }
 
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    pub fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .set_expire_after(namespace, seconds, operation, level)
+    }
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     pub fn modify_nothing(
         &self,

@@ -361,7 +361,7 @@ impl Index {
         };
         let how = match self.pattern.kind.as_deref() {
             None | Some("2dsphere") => return Ok(()),
-            Some("hashed" | WILDCARD) => "is not supported yet",
+            Some(WILDCARD) => "is not supported yet",
             Some(_) => "is not supported",
         };
         let kind = self.pattern.kind.as_deref().unwrap_or_default();
