@@ -83,3 +83,215 @@ def test_an_index_has_a_name_and_a_database_is_dropped_with_one(database):
 def test_a_negative_count_is_refused_by_one_code(collection, command, options):
     collection.insert_one({})
     assert code_of(lambda: collection.database.command(command, collection.name, **options)) == 51024
+
+
+def uses_of(collection):
+    return {entry["name"]: entry for entry in collection.aggregate([{"$indexStats": {}}])}
+
+
+def test_index_stats_count_what_plans_read(collection):
+    collection.insert_many([{"_id": number, "a": number % 5, "b": number} for number in range(50)])
+    collection.create_index("a")
+    collection.create_index("b", sparse=True)
+    first = uses_of(collection)
+    assert list(first) == ["_id_", "a_1", "b_1"]
+    assert {name: entry["accesses"]["ops"] for name, entry in first.items()} == {"_id_": 0, "a_1": 0, "b_1": 0}
+    assert (first["b_1"]["key"], first["b_1"]["spec"]["sparse"]) == ({"b": 1}, True)
+    assert first["a_1"]["host"] == collection.database.command("serverStatus")["host"]
+    assert first["_id_"]["accesses"]["since"] <= first["a_1"]["accesses"]["since"]
+    collection.find_one({"_id": 1})
+    collection.find_one({"a": 1})
+    collection.count_documents({"a": 1})
+    collection.distinct("a", {"a": {"$gt": 1}})
+    collection.update_many({"a": 2}, {"$set": {"x": 1}})
+    collection.find_one_and_update({"_id": 2}, {"$set": {"x": 2}})
+    collection.delete_one({"b": 7})
+    collection.find({"a": 1}).explain()
+    list(collection.find({"x": 1}))
+    second = uses_of(collection)
+    assert {name: entry["accesses"]["ops"] for name, entry in second.items()} == {"_id_": 2, "a_1": 4, "b_1": 1}
+    assert second["a_1"]["accesses"]["since"] == first["a_1"]["accesses"]["since"]
+    [scans] = collection.aggregate([{"$collStats": {"queryExecStats": {}}}])
+    assert scans["queryExecStats"] == {"collectionScans": {"total": 1, "nonTailable": 1}}
+    # A $match behind it finds the indexes that nobody uses.
+    collection.create_index("unused")
+    unused = collection.aggregate([{"$indexStats": {}}, {"$match": {"accesses.ops": 0}}, {"$project": {"name": 1}}])
+    assert list(unused) == [{"name": "unused_1"}]
+    collection.drop_index("a_1")
+    collection.create_index("a")
+    assert uses_of(collection)["a_1"]["accesses"]["ops"] == 0
+
+
+def test_index_stats_are_of_a_collection(collection):
+    database = collection.database
+    assert list(database["nowhere"].aggregate([{"$indexStats": {}}])) == []
+    assert code_of(lambda: collection.aggregate([{"$indexStats": {"a": 1}}])) == 28803
+    assert code_of(lambda: collection.aggregate([{"$match": {}}, {"$indexStats": {}}])) == 40602
+    assert code_of(lambda: database.aggregate([{"$indexStats": {}}])) == 73
+    collection.insert_one({})
+    database.create_collection("v", viewOn=collection.name, pipeline=[])
+    assert code_of(lambda: database["v"].aggregate([{"$indexStats": {}}])) == 166
+
+
+def with_two_ways(collection):
+    """Half of the documents have one `half`, one in fifty has one `rare`: both indexes would do, and one is better."""
+    collection.insert_many([{"_id": number, "half": number % 2, "rare": number % 50, "c": number} for number in range(1000)])
+    collection.create_index("half")
+    collection.create_index("rare")
+
+
+def cached(collection):
+    return list(collection.aggregate([{"$planCacheStats": {}}]))
+
+
+def test_plan_cache_stats_list_what_trials_chose(collection):
+    with_two_ways(collection)
+    assert cached(collection) == []
+    query = {"half": 1, "rare": 7}
+    list(collection.find(query))
+    [entry] = cached(collection)
+    assert (entry["isActive"], entry["indexFilterSet"], entry["version"]) == (False, False, "1")
+    assert entry["createdFromQuery"] == {"query": query, "sort": {}, "projection": {}}
+    assert entry["cachedPlan"]["inputStage"]["indexName"] == "rare_1" and entry["works"] > 0
+    assert entry["queryHash"] == entry["planCacheShapeHash"] and entry["estimatedSizeBytes"] > 100
+    assert entry["host"] == collection.database.command("serverStatus")["host"]
+    list(collection.find({"half": 0, "rare": 8}))
+    [again] = cached(collection)
+    assert again["isActive"] and again["planCacheKey"] == entry["planCacheKey"]
+    assert again["timeOfCreation"] == entry["timeOfCreation"]
+    # Explain names both.
+    planner = collection.find({"rare": 1, "half": 0}).explain()["queryPlanner"]
+    assert (planner["planCacheShapeHash"], planner["planCacheKey"]) == (entry["queryHash"], entry["planCacheKey"])
+    # What has one good index is never tried.
+    list(collection.find({"rare": 3}))
+    assert len(cached(collection)) == 1
+    assert code_of(lambda: collection.aggregate([{"$planCacheStats": {"x": 1}}])) == 9
+    assert code_of(lambda: collection.database.aggregate([{"$planCacheStats": {}}])) == 73
+    assert list(collection.database["nowhere"].aggregate([{"$planCacheStats": {}}])) == []
+
+
+def test_the_plans_of_one_shape_are_forgotten(collection):
+    with_two_ways(collection)
+    database, name = collection.database, collection.name
+    for sort in (None, [("c", 1)]):
+        list(collection.find({"half": 1, "rare": 7}, sort=sort))
+    assert len(cached(collection)) == 2
+    database.command("planCacheClear", name, query={"c": 1})
+    assert len(cached(collection)) == 2
+    database.command("planCacheClear", name, query={"rare": 1, "half": 5}, sort={"c": 1})
+    assert [entry["createdFromQuery"]["sort"] for entry in cached(collection)] == [{}]
+    database.command("planCacheClear", name, query={"rare": 1, "half": 5})
+    assert cached(collection) == []
+    assert code_of(lambda: database.command("planCacheClear", name, query={"a": {"$nope": 1}})) == 2
+
+
+def test_an_index_filter_says_what_plans_may_use(collection):
+    with_two_ways(collection)
+    database, name = collection.database, collection.name
+
+    def plan(query, **options):
+        planner = collection.find(query, **options).explain()["queryPlanner"]
+        return planner["indexFilterSet"], planner["winningPlan"].get("inputStage", planner["winningPlan"]).get("indexName")
+
+    query = {"half": 1, "rare": 7}
+    assert plan(query) == (False, "rare_1")
+    assert database.command("planCacheListFilters", name)["filters"] == []
+    database.command("planCacheSetFilter", name, query=query, indexes=[{"half": 1}])
+    [listed] = database.command("planCacheListFilters", name)["filters"]
+    assert listed == {"query": query, "sort": {}, "projection": {}, "indexes": [{"half": 1}]}
+    # Other values and another order of the conditions are the same shape; another sort is another one.
+    assert plan({"rare": 3, "half": 0}) == (True, "half_1")
+    assert plan({"rare": 3, "half": 0}, sort=[("c", 1)])[0] is False
+    assert plan({"rare": 3}) == (False, "rare_1")
+    # It counts more than a hint, and finds the same.
+    assert plan(query, hint="rare_1") == (True, "half_1")
+    assert len(list(collection.find(query))) == 20 == len(list(collection.find(query, hint="rare_1")))
+    uses = {key: entry["accesses"]["ops"] for key, entry in uses_of(collection).items()}
+    assert uses["half_1"] == 2
+    # By name, and for what is written and counted.
+    database.command("planCacheSetFilter", name, query=query, indexes=["half_1", "rare_1"])
+    assert plan(query) == (True, "rare_1")
+    database.command("planCacheSetFilter", name, query={"rare": 1}, indexes=["gone"])
+    assert plan({"rare": 1}) == (True, None)
+    before = uses_of(collection)["rare_1"]["accesses"]["ops"]
+    collection.update_many({"rare": 1}, {"$set": {"x": 1}})
+    assert collection.count_documents({"x": 1}) == 20
+    assert uses_of(collection)["rare_1"]["accesses"]["ops"] == before
+    # It outlives other indexes.
+    collection.create_index("c")
+    assert len(database.command("planCacheListFilters", name)["filters"]) == 2
+    database.command("planCacheClearFilters", name, query={"rare": 8})
+    assert plan({"rare": 1}) == (False, "rare_1") and plan(query)[0] is True
+    database.command("planCacheClearFilters", name)
+    assert plan(query) == (False, "rare_1")
+    assert database.command("planCacheListFilters", name)["filters"] == []
+
+
+def test_index_filters_are_checked(collection):
+    collection.insert_one({})
+    database, name = collection.database, collection.name
+    for arguments in (
+        {"indexes": ["a"]},
+        {"query": {"a": 1}},
+        {"query": {"a": 1}, "indexes": []},
+        {"query": {"a": 1}, "indexes": [1]},
+        {"query": {"a": 1}, "indexes": [{}]},
+        {"query": {"a": {"$nope": 1}}, "indexes": ["a"]},
+        {"sort": {"a": 1}, "indexes": ["a"]},
+    ):
+        assert code_of(lambda arguments=arguments: database.command("planCacheSetFilter", name, **arguments)) == 2, arguments
+    assert code_of(lambda: database.command("planCacheSetFilter", "nowhere", query={"a": 1}, indexes=["a"])) == 2
+    assert database.command("planCacheListFilters", "nowhere")["filters"] == []
+    assert database.command("planCacheClearFilters", "nowhere")["ok"] == 1.0
+
+
+@pytest.fixture
+def counting(client):
+    """A server that counts all queries for $queryStats."""
+    client.admin.command("setParameter", 1, internalQueryStatsRateLimit=-1)
+    yield client
+    client.admin.command("setParameter", 1, internalQueryStatsRateLimit=0)
+
+
+def query_stats(client, collection):
+    entries = client.admin.aggregate([{"$queryStats": {}}, {"$match": {"key.queryShape.cmdNs.db": collection.database.name}}])
+    return list(entries)
+
+
+def test_query_stats_are_by_shape(counting, collection):
+    collection.insert_many([{"_id": number, "a": number % 10} for number in range(300)])
+    for value in (1, 2):
+        assert len(list(collection.find({"a": value}, {"a": 1}).sort("_id", 1).limit(5))) == 5
+    # All batches are one execution, however many there are.
+    assert len(list(collection.find({"a": {"$gte": 0}}).batch_size(50))) == 300
+    list(collection.aggregate([{"$match": {"a": 3}}, {"$group": {"_id": "$a", "n": {"$sum": 1}}}]))
+    first, second, third = sorted(query_stats(counting, collection), key=lambda entry: -entry["metrics"]["execCount"])
+    shape = first["key"]["queryShape"]
+    assert shape == {
+        "cmdNs": {"db": collection.database.name, "coll": collection.name}, "command": "find", "filter": {"a": {"$eq": "?number"}},
+        "sort": {"_id": 1}, "projection": {"a": True}, "limit": "?number",
+    }
+    assert first["key"]["client"]["driver"]["name"].startswith("PyMongo") and len(first["queryShapeHash"]) == 64
+    metrics = first["metrics"]
+    assert (metrics["execCount"], metrics["docsReturned"]["sum"], metrics["docsReturned"]["min"]) == (2, 10, 5)
+    assert str(metrics["docsReturned"]["sumOfSquares"]) == "50"
+    assert metrics["totalExecMicros"]["sum"] >= metrics["totalExecMicros"]["max"] >= metrics["firstResponseExecMicros"]["min"] > 0
+    assert metrics["firstSeenTimestamp"] <= metrics["latestSeenTimestamp"]
+    find, aggregate = sorted((second, third), key=lambda entry: entry["key"]["queryShape"]["command"], reverse=True)
+    assert (find["metrics"]["execCount"], find["metrics"]["docsReturned"]["sum"], find["metrics"]["docsExamined"]["sum"]) == (1, 300, 300)
+    assert find["key"]["batchSize"] == "?number"
+    assert aggregate["key"]["queryShape"]["pipeline"] == [
+        {"$match": {"a": {"$eq": "?number"}}}, {"$group": {"_id": "$a", "n": {"$sum": "?number"}}},
+    ]
+
+
+def test_query_stats_are_off_until_somebody_asks(client, collection):
+    collection.insert_one({})
+    list(collection.find({"a": 1}))
+    assert query_stats(client, collection) == []
+    assert client.admin.command("getParameter", 1, internalQueryStatsRateLimit=1)["internalQueryStatsRateLimit"] == 0
+    assert code_of(lambda: client.admin.command("setParameter", 1, internalQueryStatsRateLimit=-2)) == 2
+    assert code_of(lambda: collection.aggregate([{"$queryStats": {}}])) == 73
+    assert code_of(lambda: collection.database.aggregate([{"$queryStats": {}}])) == 73
+    secret = {"transformIdentifiers": {"algorithm": "hmac-sha-256", "hmacKey": b"x" * 32}}
+    assert code_of(lambda: client.admin.aggregate([{"$queryStats": secret}])) == 238

@@ -41,6 +41,29 @@ AT_THE_TOP = "$and $or $nor $expr $where $text $jsonSchema $comment $sampleRate"
 WITHOUT_COLLECTION = """
 $currentOp $documents $listLocalSessions $listSampledQueries $listSessions $querySettings $queryStats $shardedDataDistribution
 """.split()
+# Of `mongod`; those that only `mongos` has are among those of sharding.
+COMMANDS = """
+abortReshardCollection abortTransaction addShard addShardToZone aggregate analyzeShardKey appendOplogNote applyOps authenticate
+autoCompact balancerCollectionStatus balancerStart balancerStatus balancerStop buildInfo bulkWrite checkMetadataConsistency
+cleanupOrphaned cleanupReshardCollection clearJumboFlag cloneCollectionAsCapped collMod collStats commitReshardCollection
+commitTransaction compact compactStructuredEncryptionData configureCollectionBalancing configureQueryAnalyzer connPoolStats
+connectionStatus convertToCapped count create createIndexes createRole createSearchIndexes createUser currentOp dataSize dbHash
+dbStats delete distinct drop dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections dropDatabase dropIndexes dropRole
+dropSearchIndex dropUser enableSharding endSessions explain filemd5 find findAndModify flushRouterConfig fsync fsyncUnlock
+getAuditConfig getClusterParameter getCmdLineOpts getDefaultRWConcern getLog getMore getParameter getShardMap getShardVersion
+grantPrivilegesToRole grantRolesToRole grantRolesToUser hello hostInfo insert invalidateUserCache isdbgrid killAllSessions
+killAllSessionsByPattern killCursors killOp killSessions listCollections listCommands listDatabases listIndexes listSearchIndexes
+listShards lockInfo logApplicationMessage logRotate logout mapReduce medianKey mergeAllChunksOnShard mergeChunks moveChunk
+moveCollection movePrimary moveRange ping planCacheClear planCacheClearFilters planCacheListFilters planCacheSetFilter profile
+refineCollectionShardKey refreshSessions reIndex removeQuerySettings removeShard removeShardFromZone renameCollection
+replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetStatus replSetInitiate replSetMaintenance replSetReconfig
+replSetResizeOplog replSetStepDown replSetSyncFrom reshardCollection revokePrivilegesFromRole revokeRolesFromRole
+revokeRolesFromUser rolesInfo rotateCertificates serverStatus setAllowMigrations setAuditConfig setClusterParameter
+setDefaultRWConcern setFeatureCompatibilityVersion setIndexCommitQuorum setParameter setQuerySettings setShardVersion
+setUserWriteBlockMode shardCollection shardConnPoolStats shardingState shutdown split splitChunk splitVector startSession top
+transitionFromDedicatedConfigServer transitionToDedicatedConfigServer unsetSharding unshardCollection update updateRole
+updateSearchIndex updateUser updateZoneKeyRange usersInfo validate validateDBMetadata whatsmyuri
+""".split()
 UPDATES = """
 $addToSet $bit $currentDate $inc $max $min $mul $pop $pull $pullAll $push $rename $set $setOnInsert $unset
 """.split()
@@ -58,13 +81,13 @@ INDEX_KINDS = {"ascending": 1, "descending": -1, "hashed": "hashed", "text": "te
 CREATE_OPTIONS = {
     "capped": {"capped": True, "size": 4096}, "changeStreamPreAndPostImages": {"changeStreamPreAndPostImages": {"enabled": True}},
     "clusteredIndex": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}, "collation": {"collation": {"locale": "en"}},
-    "expireAfterSeconds": {"timeseries": {"timeField": "t"}, "expireAfterSeconds": 60}, "storageEngine": {"storageEngine": {}},
+    "expireAfterSeconds": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}, "expireAfterSeconds": 60}, "storageEngine": {"storageEngine": {}},
     "timeseries": {"timeseries": {"timeField": "t"}}, "validator": {"validator": {"a": 1}}, "viewOn": {"viewOn": "c", "pipeline": []},
 }
 # What a server says of a name that it does not serve: that it does not know it, that a command is not supported (here or without
 # JavaScript), or that an option is an unknown field.
 UNSERVED_CODES = {2, 9, 40, 59, 67, 72, 115, 168, 197, 224, 238, 40324, 40415, 15952, 31325, 16410}
-UNSERVED_TEXT = re.compile(r"not supported|unrecognized|unknown|not recognized|no JavaScript|not served|illegal field name", re.IGNORECASE)
+UNSERVED_TEXT = re.compile(r"not supported|unrecognized|unknown|not recognized|no JavaScript|not served|illegal field name|no such command", re.IGNORECASE)
 
 
 def is_served(try_it):
@@ -106,9 +129,23 @@ def probes(client):
         things.drop_indexes()
         database.command("createIndexes", "things", indexes=[{"key": key, "name": "i", **options}])
 
+    commands = client.admin.command("listCommands")["commands"]
+
+    def command(name):
+        # One that is served is not tried: it would do what it says.
+        if name not in commands:
+            client.admin.command(name)
+
+    def expression(name):
+        # MongoDB's manual lists it with the expressions; it stands in a $match.
+        if name == "$sampleRate":
+            aggregate({"$match": {name: 0.5}})
+        else:
+            aggregate({"$project": {"x": {name: "recordId" if name == "$meta" else []}}})
+
     kinds = {"ascending": {"a": 1}, "wildcard": {"$**": 1}}
     return [
-        ("Expressions", EXPRESSIONS, lambda name: aggregate({"$project": {"x": {name: "recordId" if name == "$meta" else []}}})),
+        ("Expressions", EXPRESSIONS, expression),
         ("Accumulators of `$group`", ACCUMULATORS, lambda name: aggregate({"$group": {"_id": None, "x": {name: {}}}})),
         ("Stages", STAGES, stage),
         ("Filters", FILTERS, lambda name: things.find_one({name: 1} if name in AT_THE_TOP else {"a": {name: 1}})),
@@ -117,6 +154,7 @@ def probes(client):
         ("Kinds of indexes", list(INDEX_KINDS), lambda name: index(kinds.get(name, {"a": INDEX_KINDS[name]}))),
         ("Options of indexes", list(INDEX_OPTIONS), lambda name: index({"a": 1}, **{name: INDEX_OPTIONS[name]})),
         ("Options of `create`", list(CREATE_OPTIONS), create),
+        ("Commands", COMMANDS, command),
     ]
 
 
@@ -136,6 +174,22 @@ def document(client):
         text += f"\n**Not served**: {' '.join(f'`{name}`' for name in others) or 'none'}\n"
     client.drop_database("language_probe")
     return text
+
+
+def test_what_is_not_served_says_why(client):
+    """A name of MongoDB's that is not served is refused with what the server lacks for it, not as one that nobody has heard of."""
+    for title, names, probe in probes(client):
+        if title not in ("Stages", "Commands", "Filters", "Accumulators of `$group`"):
+            continue
+        for name in names:
+            if is_served(lambda name=name, probe=probe: probe(name)):
+                continue
+            try:
+                probe(name)
+            except OperationFailure as error:
+                text = error.details["errmsg"]
+            assert re.search(r"(no such command: '\w+'|is not supported( here)?): \w+", text), text
+    client.drop_database("language_probe")
 
 
 def test_the_page_says_what_is_served(client):

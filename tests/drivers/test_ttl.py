@@ -99,3 +99,34 @@ def test_expiry_goes_on_after_a_restart(durable):
     with MongoClient(durable.uri) as client:
         client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": 1})
         wait_until(lambda: [document["_id"] for document in client.db.things.find()] == [2])
+
+
+def test_documents_of_a_clustered_collection_go_by_their_ids(ttl, database):
+    clustered = {"key": {"_id": 1}, "unique": True}
+    things = database.create_collection("things", clusteredIndex=clustered, expireAfterSeconds=50)
+    [entry] = database.list_collections(filter={"name": "things"})
+    assert entry["options"]["expireAfterSeconds"] == 50
+    things.insert_many([{"_id": ago(100 + i)} for i in range(500)] + [{"_id": ago(-100)}, {"_id": "no date"}])
+    wait_until(lambda: things.count_documents({}) == 2)
+    database.command("collMod", "things", expireAfterSeconds="off")
+    [entry] = database.list_collections(filter={"name": "things"})
+    assert "expireAfterSeconds" not in entry["options"]
+    things.insert_one({"_id": ago(1000)})
+    passes = figures(ttl)["passes"]
+    wait_until(lambda: figures(ttl)["passes"] > passes + 1)
+    assert things.count_documents({}) == 3
+    database.command("collMod", "things", expireAfterSeconds=10)
+    wait_until(lambda: things.count_documents({}) == 2)
+    for refused in (
+        {"create": "other", "expireAfterSeconds": 5},
+        {"create": "other", "clusteredIndex": clustered, "expireAfterSeconds": -1},
+        {"create": "other", "clusteredIndex": clustered, "expireAfterSeconds": "soon"},
+        {"collMod": "things", "expireAfterSeconds": 1e12},
+    ):
+        with pytest.raises(OperationFailure) as raised:
+            database.command(refused)
+        assert raised.value.code == 72, refused
+    database["plain"].insert_one({})
+    with pytest.raises(OperationFailure) as raised:
+        database.command("collMod", "plain", expireAfterSeconds=5)
+    assert raised.value.code == 72

@@ -14,6 +14,7 @@ pub mod error;
 pub mod error_code;
 mod operation;
 mod plan_summary;
+mod thread_shard;
 
 mod keyspace;
 
@@ -37,7 +38,10 @@ mod build;
 
 mod database;
 
-pub use catalog::collection::{COLLATION, Capped, Collection, CollectionDefinition, IndexCatalog};
+pub use catalog::collection::{
+    COLLATION, Capped, Collection, CollectionDefinition, EXPIRE_AFTER, IndexCatalog,
+};
+pub use catalog::plan_memory::PlanMemory;
 pub use catalog::validation::{OnInvalid, VALIDATION_OPTIONS, Validation};
 pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::{encode_collated, parse_collation};
@@ -51,7 +55,7 @@ pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
 pub use database::{Copied, Database, Options, PinnedSnapshot, Scope, Shortcuts};
 pub use definitions::builds::InterruptedBuild;
-pub use definitions::changes::{CLUSTERED_INDEX, Dropped, clustered_index};
+pub use definitions::changes::{CLUSTERED_INDEX, Dropped, IndexUse, clustered_index};
 pub use definitions::collection_stats::{CollStats, IndexStats};
 pub use definitions::database_stats::DbStats;
 pub use definitions::known_index::IndexesCreated;
@@ -62,15 +66,17 @@ pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
+pub use index::access_counter::AccessCounter;
 pub use index::definition::{Index, IndexChange, KeyField, KeyPattern, TEXT, WILDCARD};
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
 };
 pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
+pub use index::index_filters::{IndexFilter, IndexFilters};
 pub use index::keys::KeyGenerator;
 pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};
 pub use index::path_numbers::PathNumbers;
-pub use index::plan_choices::PlanChoices;
+pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod memory_budget;
 mod metadata;
 mod name_table;
+pub mod normalised;
 pub mod parameters;
 mod partial_filter;
 mod plan;
@@ -33,6 +34,7 @@ pub mod matcher;
 pub mod pipeline;
 pub mod planner;
 pub mod projection;
+pub mod query_shape;
 pub mod sort;
 pub mod update;
 

@@ -47,6 +47,10 @@ pub static SPILLING_DISK_BYTES_FREE: Parameter = Parameter::number(
 pub static DENSIFY_DOCUMENTS: Parameter =
     Parameter::number("internalQueryMaxAllowedDensifyDocs", 0, 500_000);
 
+/// How many queries a second `$queryStats` counts: none where it is 0, all where it is -1.
+pub static QUERY_STATS_RATE_LIMIT: Parameter =
+    Parameter::number("internalQueryStatsRateLimit", -1, 0);
+
 /// All of them, by name.
 pub static ALL: &[&Parameter] = &[
     &ALLOW_DISK_USE_BY_DEFAULT,
@@ -54,6 +58,7 @@ pub static ALL: &[&Parameter] = &[
     &DENSIFY_DOCUMENTS,
     &SORT_MEMORY_BYTES,
     &SPILLING_DISK_BYTES_FREE,
+    &QUERY_STATS_RATE_LIMIT,
 ];
 
 impl Parameter {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawArray, RawValue};
 use quarry_database::{
-    CollStats, Collection, Database, DbStats, Dropped, IndexChange, Namespace, Operation, Result,
-    ValidateReport,
+    CollStats, Collection, Database, DbStats, Dropped, IndexChange, IndexUse, Namespace, Operation,
+    Result, ValidateReport,
 };
 use quarry_journal::Level;
 
@@ -40,6 +40,9 @@ pub trait Catalog: Sync {
 
     /// The specifications of a collection's indexes, `_id_` first.
     fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>>;
+
+    /// How often plans have read a collection by each of its indexes.
+    fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>>;
 
     /// Drops a collection; none if it did not exist.
     fn drop_collection(
@@ -117,6 +120,15 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     fn modify_nothing(
         &self,
@@ -175,6 +187,10 @@ impl Catalog for Database {
 
     fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         Database::list_indexes(self, namespace)
+    }
+
+    fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        Database::index_accesses(self, namespace)
     }
 
     fn drop_collection(
@@ -260,6 +276,16 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::set_validation(self, namespace, changed, operation, level)
+    }
+
+    fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::set_expire_after(self, namespace, seconds, operation, level)
     }
 
     fn modify_nothing(

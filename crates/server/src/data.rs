@@ -13,8 +13,8 @@ use quarry_database::{
 use quarry_journal::Level;
 use quarry_query::exec::{
     self, AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, Explained,
-    FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, Result,
-    UpdateOutcome, UpdateRequest, Verbosity,
+    FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest,
+    PlanCacheChange, Result, UpdateOutcome, UpdateRequest, Verbosity,
 };
 
 use crate::sessions::client_cursor::Source;
@@ -73,6 +73,14 @@ pub trait Data: Sync {
         explained: Explained<'_>,
         verbosity: Verbosity,
         reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()>;
+
+    /// Changes what is kept for queries of the shape of this one: the plans that were chosen for them, or their index filter.
+    fn change_plan_cache(
+        &self,
+        operation: &Operation,
+        request: &FindRequest<'_>,
+        change: PlanCacheChange,
     ) -> Result<()>;
 
     /// Has a source of documents go on where it stopped, for the next batch.
@@ -187,6 +195,15 @@ impl Data for Scope<'_> {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         exec::explain(*self, operation, explained, verbosity, reply)
+    }
+
+    fn change_plan_cache(
+        &self,
+        operation: &Operation,
+        request: &FindRequest<'_>,
+        change: PlanCacheChange,
+    ) -> Result<()> {
+        exec::change_plan_cache(*self, operation, request, change)
     }
 
     fn resume(&self, operation: &Operation, source: &mut Source) -> Result<()> {

@@ -24,6 +24,7 @@ use crate::observe::counters::Counters;
 use crate::observe::error_counts::ErrorCounts;
 use crate::observe::history::kept::History;
 use crate::observe::profiler::Profiler;
+use crate::observe::query_stats::QueryStats;
 use crate::observe::slow_operations::SlowOperations;
 use crate::process::config::Config;
 use crate::process::parameters::Parameters;
@@ -52,6 +53,7 @@ pub struct Server {
     pub cursors: Cursors,
     pub backups: LiveCopies,
     pub counters: Counters,
+    pub query_stats: QueryStats,
     pub errors: ErrorCounts,
     pub history: History,
     pub profiler: Profiler,
@@ -102,6 +104,7 @@ impl Server {
             cursors: Cursors::default(),
             backups,
             counters: Counters::default(),
+            query_stats: QueryStats::default(),
             errors: ErrorCounts::default(),
             history: History::default(),
             profiler,
@@ -176,6 +179,12 @@ impl Server {
     /// The port that is listened on, once it is.
     pub fn port(&self) -> u16 {
         self.port.load(Relaxed)
+    }
+
+    /// The name of the machine and the port, by which the server's own documents name it.
+    pub fn host(&self) -> String {
+        let name = rustix::system::uname();
+        format!("{}:{}", name.nodename().to_string_lossy(), self.port())
     }
 
     pub fn set_port(&self, port: u16) {

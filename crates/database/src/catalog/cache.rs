@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use quarry_bson::{Document, doc};
+use quarry_bson::{Document, RawDocument, doc};
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
 use crate::catalog::collection::{COLLATION, Collection, IndexCatalog};
+use crate::catalog::plan_memory::PlanMemories;
 use crate::catalog::validation::Validators;
 use crate::error::{Error, Result};
 use crate::index::definition::Index;
@@ -33,6 +34,7 @@ pub struct Catalog {
     pub validators: Validators,
     index_kinds: Arc<dyn IndexKinds>,
     cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+    pub plan_memories: PlanMemories,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
     dropping: RwLock<HashMap<Box<str>, Ident>>,
     /// Lock order: the gate, the marks, the others.
@@ -88,6 +90,7 @@ impl Catalog {
             validators,
             index_kinds,
             cache: RwLock::default(),
+            plan_memories: PlanMemories::new(),
             dropping: RwLock::new(dropping),
             gate: Mutex::default(),
             marks: Mutex::default(),
@@ -99,15 +102,21 @@ impl Catalog {
             return Ok(Some(Arc::clone(collection)));
         }
         let _gate = self.gate.lock();
-        let Some(collection) = self.load(namespace)?.filter(|found| !self.is_dead(found)) else {
+        let Some(mut collection) = self.load(namespace)?.filter(|found| !self.is_dead(found))
+        else {
             return Ok(None);
         };
+        collection.plan_memory = Some(self.plan_memories.of(collection.ident));
         let collection = Arc::new(collection);
         let mut cache = self.cache.write();
         if cache.len() >= CACHED_COLLECTIONS_MAX {
             let forgotten: Vec<Box<str>> = cache.keys().take(FORGET_AT_ONCE).cloned().collect();
             for name in forgotten {
-                cache.remove(&name);
+                if let Some(forgotten) = cache.remove(&name)
+                    && let Some(accesses) = &forgotten.plan_memory
+                {
+                    self.plan_memories.forget_unused(forgotten.ident, accesses);
+                }
             }
         }
         cache.insert(namespace.as_str().into(), Arc::clone(&collection));
@@ -166,7 +175,11 @@ impl Catalog {
     /// The indexes of a collection, with the marks that the engine shows.
     fn load_index_catalog(&self, collection: &Collection) -> Result<IndexCatalog> {
         let (language, kinds) = (self.validators.language.as_ref(), self.index_kinds.as_ref());
-        let index_catalog = collection.parse_index_catalog(language, kinds)?;
+        let mut index_catalog = collection.parse_index_catalog(language, kinds)?;
+        if let Some(accesses) = &collection.plan_memory {
+            self.plan_memories
+                .hand_out(accesses, &mut index_catalog.indexes);
+        }
         if index_catalog.indexes.is_empty() {
             return Ok(index_catalog);
         }
@@ -296,16 +309,32 @@ fn mark(index_catalog: &IndexCatalog, marks: &[(Ident, u8)]) {
     }
 }
 
+/// Whether a batch writes an entry of the collection, under whatever name.
+fn has_entry_of(batch: &WriteBatch, ident: Ident) -> bool {
+    let mut puts = batch.into_iter();
+    puts.any(|op| match op {
+        Op::Put(key, value) if layout::split_catalog_key(key).is_some() => {
+            let entry = RawDocument::new(value).ok();
+            let written = entry.and_then(|entry| entry.get("ident"));
+            written.and_then(|ident| ident.as_i64_exact()) == i64::try_from(ident.0).ok()
+        }
+        _ => false,
+    })
+}
+
 impl Applying<'_> {
     /// After the engine write: changed entries are forgotten.
     pub fn after(&self, batch: &WriteBatch) {
         for op in batch {
             let (Op::Put(key, _) | Op::Delete(key)) = op;
             if let Some((database, collection)) = layout::split_catalog_key(key) {
-                self.catalog
-                    .cache
-                    .write()
-                    .remove(format!("{database}.{collection}").as_str());
+                let name = format!("{database}.{collection}");
+                let forgotten = self.catalog.cache.write().remove(name.as_str());
+                if let (Op::Delete(_), Some(forgotten)) = (op, forgotten)
+                    && !has_entry_of(batch, forgotten.ident)
+                {
+                    self.catalog.plan_memories.forget(forgotten.ident);
+                }
             } else if let Some(database) = layout::split_dropped_database(key) {
                 self.follow_database(database, op);
             }
@@ -320,7 +349,13 @@ impl Applying<'_> {
                     dropping.insert(database.into(), ident);
                 }
                 let mut cache = self.catalog.cache.write();
-                cache.retain(|_, collection| collection.namespace.database() != database);
+                cache.retain(|_, collection| {
+                    let stays = collection.namespace.database() != database;
+                    if !stays {
+                        self.catalog.plan_memories.forget(collection.ident);
+                    }
+                    stays
+                });
             }
             Op::Delete(_) => {
                 dropping.remove(database);

@@ -3,11 +3,12 @@
 //! A read by `_id` needs the ident only, so the entry stays bytes until `IndexCatalog` is asked for. The catalog replaces
 //! the whole object when the entry changes; an object in hand never changes, but for the multikey marks.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_collation::Collation;
 
+use crate::catalog::plan_memory::PlanMemory;
 use crate::catalog::validation::Validation;
 use crate::catalog::view::View;
 use crate::collation::parse_collation;
@@ -19,12 +20,15 @@ use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::{KeyGenerator, Target};
 use crate::index::kind::IndexKinds;
 use crate::index::path_numbers::PathNumbers;
-use crate::index::plan_choices::PlanChoices;
+use crate::index::plan_choices::{CachedPlan, PlanChoices};
 use crate::keyspace::ident::{Ident, Prefix};
 use crate::keyspace::namespace::Namespace;
 
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
+
+/// The option of a clustered collection whose documents go so many seconds after the date in their `_id`.
+pub const EXPIRE_AFTER: &str = "expireAfterSeconds";
 
 /// The option with the specification of a collection's default collation.
 pub const COLLATION: &str = "collation";
@@ -72,6 +76,8 @@ pub struct Collection {
     pub view: Option<View>,
     /// How strings are compared by operations that do not say otherwise, and kept by indexes that do not.
     pub collation: Collation,
+    /// The memory of the plans over it; the catalog sets it of what it keeps.
+    pub plan_memory: Option<Arc<PlanMemory>>,
     pub(crate) entry: Document,
     pub(crate) index_catalog: OnceLock<IndexCatalog>,
 }
@@ -123,6 +129,7 @@ impl Collection {
             validation: options.and_then(|options| Validation::of(options, &collation)),
             view: options.and_then(View::of),
             collation,
+            plan_memory: None,
             entry,
             index_catalog: OnceLock::new(),
         })
@@ -160,11 +167,31 @@ impl Collection {
         }
     }
 
+    /// Counts a plan that found its records by `_id`.
+    #[inline]
+    pub fn count_by_id(&self) {
+        if let Some(accesses) = &self.plan_memory {
+            accesses.by_id.count();
+        }
+    }
+
+    /// The plans that trials have chosen.
+    pub fn cached_plans(&self) -> Vec<CachedPlan> {
+        let index_catalog = self.index_catalog.get();
+        index_catalog.map_or_else(Vec::new, |it| it.plan_choices.list())
+    }
+
     /// Forgets which indexes trials of plans have chosen.
     pub fn forget_plan_choices(&self) {
         if let Some(index_catalog) = self.index_catalog.get() {
             index_catalog.plan_choices.clear();
         }
+    }
+
+    /// The seconds after which documents go whose `_id` is a date, if they do.
+    pub fn expire_after_s(&self) -> Option<i64> {
+        let seconds = self.options().get(EXPIRE_AFTER)?.as_i64_exact();
+        seconds.filter(|_| self.is_clustered())
     }
 
     /// Whether its records are ordered by `_id`: all are but capped ones.

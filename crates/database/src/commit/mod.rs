@@ -327,6 +327,11 @@ impl CommitPath {
         self.applied.load(Ordering::Acquire)
     }
 
+    /// The ident that is given out next.
+    pub fn next_ident(&self) -> Ident {
+        Ident(self.next_ident.load(Ordering::Acquire))
+    }
+
     /// Gives out an ident; the record that uses it must carry `ALLOCATED`.
     pub fn allocate_ident(&self) -> Ident {
         Ident(self.next_ident.fetch_add(1, Ordering::AcqRel))

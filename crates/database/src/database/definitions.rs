@@ -7,7 +7,7 @@ use quarry_journal::Level;
 
 use super::Database;
 use crate::catalog::collection::{Collection, CollectionDefinition};
-use crate::definitions::changes::{Dropped, OnMade};
+use crate::definitions::changes::{Dropped, IndexUse, OnMade};
 use crate::definitions::collection_stats::CollStats;
 use crate::definitions::database_stats::DbStats;
 use crate::definitions::known_index::IndexesCreated;
@@ -128,6 +128,11 @@ impl Database {
         self.definitions.list_indexes(namespace)
     }
 
+    /// How often plans have read a collection by each of its indexes, `_id_` first; nothing for one that is not there.
+    pub fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        self.definitions.index_accesses(namespace)
+    }
+
     /// Drops indexes named by name or key pattern; returns how many there were before.
     pub fn drop_indexes(
         &self,
@@ -201,6 +206,18 @@ impl Database {
     ) -> Result<()> {
         self.definitions
             .set_validation(namespace, changed, operation, level)
+    }
+
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    pub fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .set_expire_after(namespace, seconds, operation, level)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it.

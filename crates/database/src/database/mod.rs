@@ -167,6 +167,7 @@ impl Database {
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal?);
         commit_path.end_replay()?;
+        catalog.plan_memories.begin(commit_path.next_ident());
         if !knows_journal {
             note_journal(engine.as_ref())?;
         }

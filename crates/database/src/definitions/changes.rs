@@ -13,7 +13,7 @@ use quarry_storage::WriteBatch;
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{
-    COLLATION, Collection, CollectionDefinition, PRE_IMAGES, new_entry,
+    COLLATION, Collection, CollectionDefinition, EXPIRE_AFTER, PRE_IMAGES, new_entry,
 };
 use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::validation::VALIDATOR;
@@ -24,6 +24,7 @@ use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::definitions::builds::{stage_mark, unstage_mark};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::access_counter::AccessCounter;
 use crate::index::definition::{Index, IndexChange};
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
@@ -36,6 +37,30 @@ use crate::snapshot::reads::Reads;
 pub struct Dropped {
     /// The number of indexes that went with it.
     pub indexes: usize,
+}
+
+/// How often plans have read a collection by one of its indexes.
+#[derive(Clone, Debug)]
+pub struct IndexUse {
+    /// The specification as listIndexes shows it.
+    pub spec: Document,
+    /// Whether the index is being built.
+    pub is_building: bool,
+    /// The plans.
+    pub accesses: u64,
+    /// The moment since which they are counted, in milliseconds since 1970.
+    pub since_ms: i64,
+}
+
+impl IndexUse {
+    fn of(spec: Document, is_building: bool, counter: Option<&AccessCounter>) -> IndexUse {
+        IndexUse {
+            spec,
+            is_building,
+            accesses: counter.map_or(0, AccessCounter::accesses),
+            since_ms: counter.map_or(0, AccessCounter::since_ms),
+        }
+    }
 }
 
 /// The demand of a rename on the name that it gives.
@@ -237,6 +262,7 @@ impl Definitions {
             stage_mark(index, to, &mut batch);
         }
         stage_expiring(indexes, to, &mut batch);
+        stage_expiring_records(&Collection::from_entry(to.clone(), entry)?, &mut batch);
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         drop((replaced, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
@@ -260,6 +286,28 @@ impl Definitions {
         }
         specs.extend(index_catalog.indexes.iter().map(|index| index.spec.clone()));
         Ok(specs)
+    }
+
+    /// How often plans have read the collection by each of its indexes; none for an index that is not there.
+    pub fn index_accesses(&self, namespace: &Namespace) -> Result<Vec<IndexUse>> {
+        let Some(collection) = self.catalog.get(namespace)? else {
+            return Ok(Vec::new());
+        };
+        collection.refuse_view()?;
+        let index_catalog = self.catalog.index_catalog(&collection)?;
+        let by_id = collection
+            .plan_memory
+            .as_ref()
+            .map(|accesses| &accesses.by_id);
+        let mut uses = Vec::with_capacity(index_catalog.indexes.len() + 1);
+        if collection.is_clustered() && !collection.options().contains(CLUSTERED_INDEX) {
+            uses.push(IndexUse::of(id_spec(), false, by_id));
+        }
+        for index in &index_catalog.indexes {
+            let counter = index.accesses.as_deref();
+            uses.push(IndexUse::of(index.spec.clone(), index.building, counter));
+        }
+        Ok(uses)
     }
 
     /// Drops indexes named by name or key pattern; returns how many there were before.
@@ -482,6 +530,42 @@ impl Definitions {
         self.commits.settle(Some(lsn), level)
     }
 
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    pub fn set_expire_after(
+        &self,
+        namespace: &Namespace,
+        seconds: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds.lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        collection.refuse_view()?;
+        if !collection.options().contains(CLUSTERED_INDEX) {
+            let text =
+                "'expireAfterSeconds' option is only supported on collections clustered by _id";
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, text));
+        }
+        let option = |seconds: Option<i64>| {
+            Document::build(|out| {
+                out.append(
+                    EXPIRE_AFTER,
+                    seconds.map_or(RawValue::Null, RawValue::Int64),
+                );
+            })
+        };
+        let was = collection.expire_after_s();
+        if was == seconds {
+            drop((hold, ddl));
+            return self.commits.settle(None, level);
+        }
+        let lsn = self.put_options(&collection, &option(seconds), &option(was))?;
+        drop((hold, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
     /// Commits the entry of a collection with other values of some options, and tells change streams of both.
     fn put_options(
         &self,
@@ -495,10 +579,11 @@ impl Definitions {
                 options.append_element(option);
             }
         }
-        // An empty validator is none.
+        // An empty validator is none, and Null is an option that goes.
         let is_none = |value: RawValue<'_>| value.as_document().is_some_and(|it| it.is_empty());
         for option in changed {
-            if option.name() == VALIDATOR && is_none(option.value()) {
+            let is_validator = option.name() == VALIDATOR;
+            if (is_validator && is_none(option.value())) || option.value().is_nullish() {
                 continue;
             }
             options.append_element(option);
@@ -509,7 +594,13 @@ impl Definitions {
         let event = event.with("o", changed.as_raw()).with("was", was.as_raw());
         let indexes = &self.catalog.index_catalog(collection)?.indexes;
         let indexes: Vec<&Index> = indexes.iter().collect();
-        let batch = WriteBatch::new();
+        let mut batch = WriteBatch::new();
+        if collection.expire_after_s().is_some() && !options.contains(EXPIRE_AFTER) {
+            batch.delete(&layout::expiring_key(collection.ident));
+        } else if collection.expire_after_s().is_none() && options.contains(EXPIRE_AFTER) {
+            let namespace = collection.namespace.as_str().as_bytes();
+            batch.put(&layout::expiring_key(collection.ident), namespace);
+        }
         self.put_entry_with(collection, options.as_raw(), &indexes, 0, &[event], batch)
     }
 
@@ -647,7 +738,9 @@ impl Definitions {
             &layout::catalog_key(namespace.database(), namespace.collection()),
             entry.as_bytes(),
         );
-        let event = creation(&Collection::from_entry(namespace.clone(), entry)?);
+        let collection = Collection::from_entry(namespace.clone(), entry)?;
+        stage_expiring_records(&collection, &mut batch);
+        let event = creation(&collection);
         self.commit_definitions(ALLOCATED, &[event], &batch)
     }
 
@@ -698,6 +791,9 @@ impl Definitions {
         batch.delete(&layout::counters_key(collection.ident));
         if collection.capped.is_some() {
             batch.delete(&layout::record_id_key(collection.ident));
+        }
+        if collection.expire_after_s().is_some() {
+            batch.delete(&layout::expiring_key(collection.ident));
         }
         batch.put(&layout::dropped_key(collection.ident), &[]);
         for index in &index_catalog.indexes {
@@ -772,6 +868,14 @@ pub(crate) fn stage_expiring<'i>(
             let key = layout::expiring_key(index.ident);
             batch.put(&key, namespace.as_str().as_bytes());
         }
+    }
+}
+
+/// Like `stage_expiring`, for a collection whose documents expire by their `_id`s. Its own ident is marked.
+pub(crate) fn stage_expiring_records(collection: &Collection, batch: &mut WriteBatch) {
+    if collection.expire_after_s().is_some() {
+        let name = collection.namespace.as_str().as_bytes();
+        batch.put(&layout::expiring_key(collection.ident), name);
     }
 }
 

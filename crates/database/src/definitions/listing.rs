@@ -236,7 +236,7 @@ fn read_ident(entry: RawDocument<'_>) -> Option<Ident> {
 /// An index whose documents expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiringIndex {
-    /// The index.
+    /// The index, or the collection itself where its documents expire by their `_id`s.
     pub ident: Ident,
     /// Its collection.
     pub namespace: Namespace,

@@ -11,6 +11,7 @@ use quarry_keystring::Direction;
 use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::access_counter::AccessCounter;
 use crate::index::document_filter::DocumentFilter;
 use crate::index::kind::SpecialKeys;
 use crate::keyspace::ident::{Ident, Prefix};
@@ -144,6 +145,8 @@ pub struct Index {
     pub spec: Document,
     /// The marks of what its entries have met so far: a bit for each field that met an array, and `CUT_KEYS`.
     marks: AtomicU64,
+    /// How often plans have read it; the catalog sets that of an index that stands.
+    pub accesses: Option<Arc<AccessCounter>>,
 }
 
 impl KeyPattern {
@@ -310,6 +313,7 @@ impl Index {
             building: false,
             spec: Document::new(),
             marks: AtomicU64::new(0),
+            accesses: None,
         };
         index.read_options(spec)?;
         if index.sparse && index.partial.is_some() {
@@ -361,7 +365,7 @@ impl Index {
         };
         let how = match self.pattern.kind.as_deref() {
             None | Some("2dsphere") => return Ok(()),
-            Some("hashed" | WILDCARD) => "is not supported yet",
+            Some(WILDCARD) => "is not supported yet",
             Some(_) => "is not supported",
         };
         let kind = self.pattern.kind.as_deref().unwrap_or_default();

@@ -8,7 +8,7 @@
 //! crate that the kind is from gets its own type back through `Any`.
 //!
 //! Keeps true: an index without a kind never asks anything of this. A plan that does not know a kind never reads its
-//! index, because its keys are no values (`planner/choose.rs` of the query crate).
+//! index, because its keys are no values (`planner/candidate.rs` of the query crate).
 
 use std::any::Any;
 use std::fmt::Debug;

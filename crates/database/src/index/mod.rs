@@ -3,10 +3,12 @@
 //! Everything here is computed from bytes in memory. It must not know the engine, the catalog, locks or commits; the
 //! catalog, the writes, the builds and the readers use it.
 
+pub(crate) mod access_counter;
 pub(crate) mod definition;
 pub(crate) mod document_filter;
 pub(crate) mod entry;
 pub(crate) mod found_fields;
+pub(crate) mod index_filters;
 pub(crate) mod key_buffer;
 pub(crate) mod keys;
 pub(crate) mod kind;

@@ -8,16 +8,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SHARDS: usize = 16;
-
-#[repr(align(64))]
-#[derive(Default)]
-struct Counter(AtomicU64);
+use crate::thread_shard::{SHARDS, ShardCounter, thread_shard};
 
 #[derive(Default)]
 pub struct Epochs {
     generation: AtomicU64,
-    active: [[Counter; SHARDS]; 2],
+    active: [[ShardCounter; SHARDS]; 2],
 }
 
 /// Membership in a generation, until it is dropped. It may end on another thread than it began on. A snapshot owns the
@@ -106,18 +102,6 @@ impl<E: Deref<Target = Epochs>> Drop for Epoch<E> {
     fn drop(&mut self) {
         self.epochs.leave(self.generation, self.shard);
     }
-}
-
-fn thread_shard() -> u8 {
-    use std::cell::Cell;
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local!(static SHARD: Cell<u8> = const { Cell::new(u8::MAX) });
-    SHARD.with(|shard| {
-        if shard.get() == u8::MAX {
-            shard.set((NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS as u64) as u8);
-        }
-        shard.get()
-    })
 }
 
 #[cfg(test)]

@@ -391,12 +391,7 @@ impl WriteUnit {
         self.own().made.get(namespace)
     }
 
-    /// Stages a collection that the unit makes, or the new entry of one that it has made.
-    pub(super) fn make(&mut self, collection: Collection) -> Result<Arc<Collection>> {
-        self.make_with(collection, WriteBatch::new())
-    }
-
-    /// Like `make`, with what stands beside the entry.
+    /// Stages a collection that the unit makes, or the new entry of one that it has made, with what stands beside the entry.
     pub(super) fn make_with(
         &mut self,
         collection: Collection,

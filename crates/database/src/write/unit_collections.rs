@@ -20,7 +20,7 @@ use super::Writer;
 use super::unit::WriteUnit;
 use crate::catalog::collection::{Collection, new_entry};
 use crate::catalog::view::VIEW_ON;
-use crate::definitions::changes::stage_expiring;
+use crate::definitions::changes::{stage_expiring, stage_expiring_records};
 use crate::definitions::known_index::{IndexesCreated, known};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -158,7 +158,10 @@ impl Writer {
             return Err(Error::WriteConflict);
         }
         let entry = self.parts.definitions.first_entry(options)?;
-        unit.make(Collection::from_entry(namespace.clone(), entry)?)
+        let collection = Collection::from_entry(namespace.clone(), entry)?;
+        let mut marks = WriteBatch::new();
+        stage_expiring_records(&collection, &mut marks);
+        unit.make_with(collection, marks)
     }
 
     /// Creates indexes in a unit, on a collection that the unit makes or has made and not written to.

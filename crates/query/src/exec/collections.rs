@@ -22,6 +22,7 @@ use crate::interrupts;
 use crate::pipeline::{Collections, Execution, Pipeline, ReadId, Run, SubFind, collections_named};
 use crate::plan::Parsed;
 use crate::planner::Wanted;
+use crate::query_shape::QueryParts;
 
 /// The work of taking a snapshot.
 const UNITS_OF_A_SNAPSHOT: usize = 200;
@@ -213,7 +214,12 @@ impl OtherCollections {
         let Some(snapshot) = &other.snapshot else {
             return Ok(OpenRead::OfNothing);
         };
+        let asked = QueryParts {
+            sort: find.sort,
+            ..QueryParts::of(find.filter, find.context.collation())
+        };
         let wanted = Wanted {
+            asked: Some(&asked),
             skip: find.skip,
             limit: find.limit,
             ..Wanted::default()

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::plan::{Count, Flow, Parsed, View, run};
 use crate::planner::Wanted;
+use crate::query_shape::QueryParts;
 
 /// Counts the documents that match.
 pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>) -> Result<u64> {
@@ -39,7 +40,10 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
         let context = context_over(context, Some(&snapshot.collection), &mut held);
         parsed = Parsed::parse(request.filter, None, None, context)?;
     }
+    let collation = parsed.matcher.collation().clone();
+    let asked = QueryParts::of(request.filter, &collation);
     let wanted = Wanted {
+        asked: Some(&asked),
         hint: request.hint,
         // Documents are counted, and nobody looks at them.
         read: Some(&[]),

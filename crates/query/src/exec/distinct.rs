@@ -16,6 +16,7 @@ use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_collated, units_of};
 use crate::plan::{Flow, Parsed, View, run};
 use crate::planner::{Missing, Wanted};
+use crate::query_shape::QueryParts;
 
 /// The work of encoding a value and of looking whether it is known.
 const UNITS_OF_A_VALUE: usize = 15;
@@ -54,16 +55,18 @@ pub fn distinct(
         )?;
         return Ok(found.values);
     }
+    let asked = QueryParts::of(request.filter, context.collation());
     let mut root = match plan_of_values(
         &snapshot,
         &parsed,
         (&path, Missing::IsNone),
-        request.hint,
+        (request.hint, &asked),
         false,
     )? {
         Some(root) => root,
         None => {
             let wanted = Wanted {
+                asked: Some(&asked),
                 hint: request.hint,
                 read: Some(std::slice::from_ref(&path)),
                 ..Wanted::default()

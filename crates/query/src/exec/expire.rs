@@ -1,4 +1,5 @@
-//! Documents that have expired: those whose date in the field of an index with `expireAfterSeconds` is old enough.
+//! Documents that have expired: those whose date in the field of an index with `expireAfterSeconds` is old enough, and those of a
+//! clustered collection with that option whose `_id` is such a date.
 //!
 //! They are found by the entries of that index, a piece at a time, and deleted like any others: under their locks, after a
 //! second look at the date, with what change streams are told of a delete. An array expires with its earliest date; a value
@@ -8,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, doc};
 use quarry_database::{
-    Change, CollectionSnapshot, ExpiringIndex, Index, KeyRange, Level, Operation, PIECE_BYTES_MAX,
-    PIECE_DOCUMENTS_MAX, Scope, index_record_key,
+    Change, Collection, CollectionSnapshot, ExpiringIndex, Index, KeyRange, Level, Operation,
+    PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope, index_record_key,
 };
 use quarry_keystring::{Direction, TypeBits, encode_value};
 
@@ -40,15 +41,12 @@ pub fn expire(
     let Some(snapshot) = scope.snapshot(&expiring.namespace, operation)? else {
         return Ok(none);
     };
-    let mut indexes = snapshot.index_catalog()?.indexes.iter();
-    let index = indexes.find(|index| index.ident == expiring.ident && !index.building);
-    let Some((index, seconds)) = index.and_then(|index| Some((index, index.expire_after_s?)))
-    else {
+    let Some((dates, seconds)) = dates(&snapshot, expiring)? else {
         return Ok(none);
     };
-    let before = now.0.saturating_sub(i64::from(seconds) * 1000);
-    let filter = due_before(&index.pattern.fields[0].path, before);
-    let due = Due::read(&snapshot, index, before, behind)?;
+    let before = now.0.saturating_sub(seconds * 1000);
+    let filter = due_before(dates.path(), before);
+    let due = Due::read(&snapshot, dates, before, behind)?;
     let ident = snapshot.collection.ident;
     drop(snapshot);
     if due.records.is_empty() {
@@ -71,6 +69,39 @@ pub fn expire(
     })
 }
 
+/// Where the dates are in order by which documents expire.
+#[derive(Clone, Copy)]
+enum Dates<'i> {
+    /// In the first field of an index.
+    Index(&'i Index),
+    /// In the `_id`s of a clustered collection.
+    Records,
+}
+
+impl<'i> Dates<'i> {
+    fn path(self) -> &'i str {
+        match self {
+            Dates::Index(index) => &index.pattern.fields[0].path,
+            Dates::Records => "_id",
+        }
+    }
+}
+
+/// The dates by which documents of the collection expire, and after how many seconds.
+fn dates<'s>(
+    snapshot: &'s CollectionSnapshot,
+    expiring: &ExpiringIndex,
+) -> Result<Option<(Dates<'s>, i64)>> {
+    if expiring.ident == snapshot.collection.ident {
+        let seconds = snapshot.collection.expire_after_s();
+        return Ok(seconds.map(|seconds| (Dates::Records, seconds)));
+    }
+    let mut indexes = snapshot.index_catalog()?.indexes.iter();
+    let index = indexes.find(|index| index.ident == expiring.ident && !index.building);
+    let expires = |index: &'s Index| Some((Dates::Index(index), i64::from(index.expire_after_s?)));
+    Ok(index.and_then(expires))
+}
+
 /// The records that a piece of an index's entries names.
 #[derive(Default)]
 struct Due {
@@ -85,20 +116,33 @@ impl Due {
     /// Reads the entries with dates up to that one, until their documents fill a piece.
     fn read(
         snapshot: &CollectionSnapshot,
-        index: &Index,
+        dates: Dates<'_>,
         before: i64,
         behind: Option<&[u8]>,
     ) -> Result<Due> {
         let (mut due, mut bytes) = (Due::default(), 0);
-        let mut cursor = snapshot.cursor(range_before(index, before))?;
+        let range = match dates {
+            Dates::Index(index) => range_before(index, before),
+            Dates::Records => records_before(&snapshot.collection, before),
+        };
+        let mut cursor = snapshot.cursor(range)?;
         match behind {
             None => stored(cursor.first())?,
             Some(key) => stored(cursor.seek(&[key, &[0]].concat()))?,
         }
         while cursor.valid() && due.behind.is_none() {
             let (key, value) = (cursor.key(), cursor.value());
-            let record = index_record_key(index, &snapshot.collection, key, value)?;
-            snapshot.get(&record, &mut |document| bytes += document.len())?;
+            let record = match dates {
+                Dates::Index(index) => {
+                    let record = index_record_key(index, &snapshot.collection, key, value)?;
+                    snapshot.get(&record, &mut |document| bytes += document.len())?;
+                    record
+                }
+                Dates::Records => {
+                    bytes += value.len();
+                    key.to_vec()
+                }
+            };
             due.records.push(record);
             due.entries += 1;
             let is_full = due.records.len() == PIECE_DOCUMENTS_MAX || bytes >= PIECE_BYTES_MAX;
@@ -122,6 +166,15 @@ fn due_before(path: &str, before: i64) -> Document {
         },
     );
     filter
+}
+
+/// The records whose `_id`s are dates up to that one.
+fn records_before(collection: &Collection, before: i64) -> KeyRange {
+    let key = |ms: i64| collection.record_key(RawValue::DateTime(ms));
+    KeyRange {
+        start: key(i64::MIN),
+        ..KeyRange::prefix(&key(before))
+    }
 }
 
 /// The entries with dates up to that one.

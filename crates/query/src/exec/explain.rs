@@ -11,8 +11,10 @@ use quarry_timing::Phase;
 use super::aggregate::{collection_over, head, input, want_metadata};
 use super::collation::{context_beneath, context_over, statement_context};
 use super::find::{
-    key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values, plan_to_show,
+    index_filter, key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values,
+    plan_to_show,
 };
+use super::plan_cache::cache_key_of;
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
@@ -28,6 +30,7 @@ use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Missing, Tried, Wanted};
+use crate::query_shape::{QueryParts, short_hash};
 use crate::update::{Beside, Update};
 
 /// The command to be explained.
@@ -348,11 +351,18 @@ impl<'a> Read<'a> {
         let mut held = None;
         let context = context_over(context, collection, &mut held);
         let parsed = super::find::parse(&find, context)?;
+        let asked = QueryParts {
+            filter: find.filter,
+            sort: find.sort,
+            projection: find.projection,
+            collation: context.collation(),
+        };
+        let cache = PlanCacheInfo::of(snapshot.as_ref(), &parsed, &asked)?;
         let Choice {
             mut winning,
             rejected,
             tried,
-        } = self.choose(snapshot.as_ref(), &parsed, operation)?;
+        } = self.choose(snapshot.as_ref(), (&parsed, &asked), operation)?;
         let shown = |counts| Shown {
             filter: find.filter,
             sort: find.sort,
@@ -366,6 +376,7 @@ impl<'a> Read<'a> {
         if let Some(collation) = parsed.matcher.collation().specification() {
             planner.append("collation", collation.as_raw());
         }
+        cache.append(&mut planner);
         let mut shown_plan = planner.document("winningPlan");
         explain_node(&*winning, &shown(false), &mut shown_plan);
         shown_plan.finish();
@@ -410,7 +421,7 @@ impl<'a> Read<'a> {
     fn choose(
         self,
         snapshot: Option<&CollectionSnapshot>,
-        parsed: &Parsed,
+        (parsed, asked): (&Parsed, &QueryParts<'_>),
         operation: &Operation,
     ) -> Result<Choice> {
         let find = self.find;
@@ -422,15 +433,16 @@ impl<'a> Read<'a> {
         }
         if let Above::Distinct(path) = &self.above
             && let values = (*path, Missing::IsNone)
-            && let Some(plan) = plan_of_values(snapshot, parsed, values, find.hint, true)?
+            && let Some(plan) = plan_of_values(snapshot, parsed, values, (find.hint, asked), true)?
         {
             return Ok(Choice::of(plan));
         }
-        if let Some(plan) = plan_of_groups(snapshot, parsed, find, true)? {
+        if let Some(plan) = plan_of_groups(snapshot, parsed, (find, asked), true)? {
             return Ok(Choice::of(plan));
         }
         let is_read = matches!(self.above, Above::Nothing | Above::Distinct(_));
         let wanted = Wanted {
+            asked: Some(asked),
             hint: find.hint,
             // What stands above the documents of a count leaves out rows itself.
             skip: if is_read { find.skip } else { 0 },
@@ -473,6 +485,40 @@ impl<'a> Read<'a> {
             },
             ..choice
         })
+    }
+}
+
+/// The fields that explain prints of the plan cache.
+struct PlanCacheInfo {
+    has_index_filter: bool,
+    shape: String,
+    key: String,
+}
+
+impl PlanCacheInfo {
+    fn of(
+        snapshot: Option<&CollectionSnapshot>,
+        parsed: &Parsed,
+        asked: &QueryParts<'_>,
+    ) -> Result<PlanCacheInfo> {
+        let shape = asked.shape()?;
+        let filter = snapshot.map_or(Ok(None), |it| index_filter(it, Some(asked)))?;
+        let key = match snapshot {
+            Some(snapshot) => cache_key_of(snapshot, parsed, filter.as_deref())?,
+            None => shape.0,
+        };
+        Ok(PlanCacheInfo {
+            has_index_filter: filter.is_some(),
+            shape: shape.text(),
+            key: short_hash(key),
+        })
+    }
+
+    fn append(&self, out: &mut DocumentBuilder<'_>) {
+        out.append("indexFilterSet", self.has_index_filter);
+        out.append("queryHash", self.shape.as_str());
+        out.append("planCacheShapeHash", self.shape.as_str());
+        out.append("planCacheKey", self.key.as_str());
     }
 }
 

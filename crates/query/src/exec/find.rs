@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
-use quarry_database::{Collection, CollectionSnapshot, Operation, PlanSummary, Scope};
+use quarry_database::{Collection, CollectionSnapshot, IndexFilter, Operation, PlanSummary, Scope};
 use quarry_timing::{Phase, phase};
 
+use super::accesses::count_plan;
 use super::collation::{collation_over, context_over};
 use super::error::stored;
 use super::executor::{Executor, Reading};
@@ -22,8 +23,9 @@ use crate::planner::{
     Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
     choose_for_equalities, choose_to_show, refuse_without_index,
 };
+use crate::query_shape::QueryParts;
 
-/// Chooses the plan of a read. Without an operation no plans are tried.
+/// Chooses the plan of a read that is to be run, and counts what it reads. Without an operation no plans are tried.
 pub(super) fn plan(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
@@ -31,7 +33,8 @@ pub(super) fn plan(
     wanted: Wanted<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
-    let mut wanted = with_parsed(parsed, wanted);
+    let filter = index_filter(snapshot, wanted.asked)?;
+    let mut wanted = filtered(with_parsed(parsed, wanted), filter.as_deref());
     wanted.ground = operation.map(|operation| Ground {
         snapshot,
         operation,
@@ -39,10 +42,36 @@ pub(super) fn plan(
         tried: None,
     });
     let catalog = snapshot.index_catalog()?;
-    let metadata = wanted.metadata;
+    let (metadata, follows) = (wanted.metadata, wanted.follows);
     let root = choose(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
     refuse_sort_keys(&*root, metadata)?;
+    count_plan(snapshot, &*root, follows);
     Ok(root)
+}
+
+/// The index filter that an operator has set for queries of this shape.
+#[inline]
+pub(super) fn index_filter(
+    snapshot: &CollectionSnapshot,
+    asked: Option<&QueryParts<'_>>,
+) -> Result<Option<Arc<IndexFilter>>> {
+    let memory = snapshot.collection.plan_memory.as_ref();
+    match (memory.map(|memory| &memory.filters), asked) {
+        (Some(filters), Some(asked)) if !filters.are_none() => Ok(filters.get(asked.shape()?.0)),
+        _ => Ok(None),
+    }
+}
+
+/// A plan may use the indexes that a filter allows, and no hint counts beside it.
+fn filtered<'w>(wanted: Wanted<'w>, filter: Option<&'w IndexFilter>) -> Wanted<'w> {
+    match filter {
+        None => wanted,
+        Some(_) => Wanted {
+            allowed: filter,
+            hint: None,
+            ..wanted
+        },
+    }
 }
 
 /// Refuses to return keys of an index with a collation: their strings are not to be had from sort keys.
@@ -76,7 +105,8 @@ pub(super) fn plan_to_show(
     wanted: Wanted<'_>,
 ) -> Result<Choice> {
     let _scope = phase(Phase::Plan);
-    let mut wanted = with_parsed(parsed, wanted);
+    let filter = index_filter(snapshot, wanted.asked)?;
+    let mut wanted = filtered(with_parsed(parsed, wanted), filter.as_deref());
     let tried = RefCell::default();
     wanted.ground = Some(Ground {
         snapshot,
@@ -115,6 +145,9 @@ pub(super) fn plan_between(
     let bounds = (bounds, parsed.matcher.collation());
     let root = choose_between(bounds, &snapshot.collection, catalog, &wanted)?;
     refuse_sort_keys(&*root, wanted.metadata)?;
+    if !wanted.shows_bounds {
+        count_plan(snapshot, &*root, false);
+    }
     Ok(root)
 }
 
@@ -196,7 +229,14 @@ pub(super) fn find_stored(
     let mut held = None;
     let context = context_over(context, collection, &mut held);
     let parse = || parse(&request, context);
+    let parts = QueryParts {
+        filter: request.filter,
+        sort: request.sort,
+        projection: request.projection,
+        collation: context.collation(),
+    };
     let wanted = Wanted {
+        asked: Some(&parts),
         hint: request.hint,
         skip: request.skip,
         limit: request.limit,
@@ -207,7 +247,9 @@ pub(super) fn find_stored(
     };
     let bounds = key_bounds(&request)?;
     let answering = match &snapshot {
-        Some(snapshot) if is_bare && context.collation().is_simple() => {
+        Some(snapshot)
+            if is_bare && !has_index_filters(snapshot) && context.collation().is_simple() =>
+        {
             plan_for_equalities(snapshot, request.filter, wanted)?
         }
         _ => None,
@@ -230,7 +272,10 @@ pub(super) fn find_stored(
     }
     let root = match answering {
         Some(root) => root,
-        None => match (plan_of_groups(&snapshot, asked, request, false)?, &bounds) {
+        None => match (
+            plan_of_groups(&snapshot, asked, (request, &parts), false)?,
+            &bounds,
+        ) {
             (Some(root), _) => root,
             (None, Some(bounds)) => plan_between(&snapshot, asked, wanted, bounds)?,
             (None, None) => plan(&snapshot, asked, Some(operation), wanted)?,
@@ -283,7 +328,7 @@ pub(super) fn metadata_wanted(request: &FindRequest<'_>) -> MetadataKinds {
 pub(super) fn plan_of_groups(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
-    request: FindRequest<'_>,
+    (request, asked): (FindRequest<'_>, &QueryParts<'_>),
     shows_bounds: bool,
 ) -> Result<Option<Node>> {
     let Some(path) = request.grouped else {
@@ -297,7 +342,7 @@ pub(super) fn plan_of_groups(
         snapshot,
         parsed,
         (path, Missing::Counts),
-        request.hint,
+        (request.hint, asked),
         shows_bounds,
     )
 }
@@ -307,24 +352,25 @@ pub(super) fn plan_of_values(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
     values: (&FieldPath, Missing),
-    hint: Option<RawValue<'_>>,
+    (hint, asked): (Option<RawValue<'_>>, &QueryParts<'_>),
     shows_bounds: bool,
 ) -> Result<Option<Node>> {
     let _scope = phase(Phase::Plan);
+    let filter = index_filter(snapshot, Some(asked))?;
     let wanted = Wanted {
         sort: parsed.sort.as_ref(),
         hint,
         shows_bounds,
         ..Wanted::default()
     };
+    let wanted = filtered(wanted, filter.as_deref());
     let catalog = snapshot.index_catalog()?;
-    choose_distinct(
-        &snapshot.collection,
-        catalog,
-        &parsed.matcher,
-        values,
-        wanted,
-    )
+    let matcher = &parsed.matcher;
+    let root = choose_distinct(&snapshot.collection, catalog, matcher, values, wanted)?;
+    if let Some(root) = root.as_deref().filter(|_| !shows_bounds) {
+        count_plan(snapshot, root, false);
+    }
+    Ok(root)
 }
 
 /// The value of a filter that is `{_id: <value>}` and means equality.
@@ -386,10 +432,11 @@ fn by_id(
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {
+        collection.count_by_id();
         let key = collection.record_key(id);
         scope.get_record(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     } else if let Some(snapshot) = scope.snapshot(request.namespace, operation)?
-        && let Some(key) = snapshot.find_id(id)?
+        && let Some(key) = found_by_id(&snapshot, id)?
     {
         snapshot.get(&key, &mut |bytes| found.extend_from_slice(bytes))?;
     }
@@ -410,18 +457,37 @@ fn by_id(
     Ok(Some(Found::Documents(Executor::documents(found))))
 }
 
+/// Whether queries of some shape have an index filter, so that the filter has to be asked for.
+#[inline]
+fn has_index_filters(snapshot: &CollectionSnapshot) -> bool {
+    let memory = snapshot.collection.plan_memory.as_ref();
+    memory.is_some_and(|memory| !memory.filters.are_none())
+}
+
+/// The record key of an `_id` in a capped collection, whose index on `_id` is one like others.
+fn found_by_id(snapshot: &CollectionSnapshot, id: RawValue<'_>) -> Result<Option<Vec<u8>>> {
+    let index_catalog = snapshot.index_catalog()?;
+    let index = index_catalog
+        .id_index
+        .map(|place| &index_catalog.indexes[place]);
+    if let Some(counter) = index.and_then(|index| index.accesses.as_ref()) {
+        counter.count();
+    }
+    Ok(snapshot.find_id(id)?)
+}
+
 fn plan_for_equalities(
     snapshot: &CollectionSnapshot,
     filter: RawDocument<'_>,
     wanted: Wanted<'_>,
 ) -> Result<Option<Node>> {
     let _scope = phase(Phase::Plan);
-    Ok(choose_for_equalities(
-        &snapshot.collection,
-        snapshot.index_catalog()?,
-        filter,
-        wanted,
-    ))
+    let catalog = snapshot.index_catalog()?;
+    let root = choose_for_equalities(&snapshot.collection, catalog, filter, wanted);
+    if let Some(root) = root.as_deref() {
+        count_plan(snapshot, root, false);
+    }
+    Ok(root)
 }
 
 /// A tailable read goes through a capped collection in the order of insertion.

@@ -58,7 +58,7 @@ fn find_and_modify_in(
                 "$meta is not supported yet in the projection or the sort of a findAndModify";
             return Err(crate::Error::new(ErrorCode::NOT_IMPLEMENTED, text));
         }
-        target.set_parsed(Box::new(parsed));
+        target.set_parsed(Box::new(parsed), request.sort);
     }
     target.check()?;
     let beside = Beside {

@@ -4,6 +4,7 @@
 //! lock before it changes it; every loop over documents can be interrupted. Leaves out: the wire, cursors' numbers
 //! and who may do what.
 
+mod accesses;
 mod aggregate;
 mod collation;
 mod collections;
@@ -18,6 +19,7 @@ mod find;
 mod find_and_modify;
 mod insert;
 mod modify;
+mod plan_cache;
 mod recorded;
 mod request;
 mod update;
@@ -37,6 +39,7 @@ pub use expire::{Expired, expire};
 pub use explain::{Explained, Verbosity, explain};
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
+pub use plan_cache::{PlanCacheChange, change_plan_cache};
 pub use recorded::{find_and_modify_again, update_again};
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,

@@ -21,6 +21,7 @@ use crate::plan::{
     CollectionScan, Flow, Kept, Leaf, Node, Parsed, PlanNode, Purpose, SeenRecords, View, run,
 };
 use crate::planner::Wanted;
+use crate::query_shape::QueryParts;
 use crate::update::Update;
 
 /// How often a single change looks for another document when others changed the one it found.
@@ -34,6 +35,8 @@ pub(super) struct Target<'t> {
     pub level: Level,
     pub namespace: &'t Namespace,
     filter: RawDocument<'t>,
+    /// The order in which the first document is sought.
+    sort: Option<RawDocument<'t>>,
     hint: Option<RawValue<'t>>,
     context: Option<&'t ExpressionContext>,
     /// The context where the request gives none, made when something asks for it.
@@ -87,6 +90,7 @@ impl<'t> Target<'t> {
             namespace,
             filter,
             hint,
+            sort: None,
             parsed: OnceCell::new(),
             imposed: Cell::new(None),
         }
@@ -110,7 +114,8 @@ impl<'t> Target<'t> {
     }
 
     /// The filter parsed already, with the order in which the first document is sought.
-    pub fn set_parsed(&mut self, parsed: Box<Parsed>) {
+    pub fn set_parsed(&mut self, parsed: Box<Parsed>, sort: Option<RawDocument<'t>>) {
+        self.sort = sort;
         self.parsed = OnceCell::from(parsed);
     }
 
@@ -171,6 +176,7 @@ impl<'t> Target<'t> {
             if collection.is_clustered() {
                 let key = collection.record_key(id);
                 self.operation.plan.get_or_init(|| PlanSummary::IdHack);
+                collection.count_by_id();
                 self.piece(collection.ident, &[key], None, compute, &mut totals)?;
                 let examined = u64::from(totals.matched > 0);
                 self.operation.keys_examined.fetch_add(examined, Relaxed);
@@ -206,7 +212,8 @@ impl<'t> Target<'t> {
         }
         let ident = snapshot.collection.ident;
         let parsed = self.parsed()?;
-        let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted())?;
+        let asked = self.asked(parsed);
+        let mut root = plan(&snapshot, parsed, Some(self.operation), self.wanted(&asked))?;
         let purpose = effect.purpose(&*root, &snapshot)?;
         root.set_purpose(purpose);
         // Who names a sparse index means no documents but its own.
@@ -318,9 +325,10 @@ impl<'t> Target<'t> {
             return Ok(None);
         }
         let parsed = self.parsed()?;
+        let asked = self.asked(parsed);
         let wanted = Wanted {
             limit: Some(1),
-            ..self.wanted()
+            ..self.wanted(&asked)
         };
         let mut root = plan(&snapshot, parsed, Some(self.operation), wanted)?;
         let mut found = None;
@@ -331,9 +339,18 @@ impl<'t> Target<'t> {
         Ok(found.map(|key| (snapshot.collection.ident, key)))
     }
 
+    /// The query that finds what is changed.
+    fn asked<'q>(&'q self, parsed: &'q Parsed) -> QueryParts<'q> {
+        QueryParts {
+            sort: self.sort,
+            ..QueryParts::of(self.filter, parsed.matcher.collation())
+        }
+    }
+
     /// The plan of a write gives the keys of records.
-    fn wanted(&self) -> Wanted<'_> {
+    fn wanted<'w>(&'w self, asked: &'w QueryParts<'w>) -> Wanted<'w> {
         Wanted {
+            asked: Some(asked),
             hint: self.hint,
             stops_itself: true,
             kept: Kept::Record,

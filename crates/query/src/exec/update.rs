@@ -59,7 +59,7 @@ fn update_in(
     );
     if request.sort.is_some() {
         let parsed = Parsed::parse(request.filter, request.sort, None, target.context())?;
-        target.set_parsed(Box::new(parsed));
+        target.set_parsed(Box::new(parsed), request.sort);
     }
     target.check()?;
     if request.is_upsert {

@@ -8,7 +8,7 @@ use quarry_bson::RawDocument;
 
 use super::fields_read::fields_read;
 use super::parsed::Pipeline;
-use super::stage::{PartOfFind, Reads, Stage};
+use super::stage::{PartOfFind, Stage};
 use super::stages::metadata_not_here;
 use crate::error::Result;
 use crate::field_path::FieldPath;

@@ -61,12 +61,12 @@ mod written;
 use quarry_bson::{RawArray, RawValue};
 
 pub use documents::Documents;
+pub(crate) use execution::show_all;
 pub use execution::{
     Collections, Execution, NoCollections, ReadId, Run, Running, Show, Source, SubFind, Upstream,
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;
-pub(crate) use execution::show_all;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};

@@ -101,14 +101,22 @@ static STAGES: &[StageKind] = &[
     row("$group", group::parse),
     unsupported("$indexStats"),
     row("$limit", limit::parse),
+    unsupported("$listCatalog"),
+    unsupported("$listClusterCatalog"),
     unsupported("$listLocalSessions"),
+    unsupported("$listMqlEntities"),
+    unsupported("$listSampledQueries"),
+    unsupported("$listSearchIndexes"),
     unsupported("$listSessions"),
     joining("$lookup", lookup::parse, lookup::name_collections),
     row("$match", match_stage::parse),
     writing("$merge", merge::parse, merge::name_written),
+    unsupported("$operationMetrics"),
     writing("$out", out::parse, out::name_written),
     unsupported("$planCacheStats"),
     mapping("$project", project::parse),
+    unsupported("$querySettings"),
+    unsupported("$queryStats"),
     row("$redact", redact::parse),
     mapping("$replaceRoot", replace_root::parse),
     mapping("$replaceWith", replace_root::parse_with),
@@ -117,6 +125,7 @@ static STAGES: &[StageKind] = &[
     unsupported("$searchMeta"),
     mapping("$set", add_fields::parse),
     row("$setWindowFields", window::parse),
+    unsupported("$shardedDataDistribution"),
     row("$skip", skip::parse),
     row("$sort", sort_stage::parse),
     row("$sortByCount", sort_by_count::parse),
@@ -306,8 +315,27 @@ pub fn metadata_not_here() -> Error {
     Error::new(ErrorCode::NOT_IMPLEMENTED, text)
 }
 
+/// Refuses a stage of MongoDB's, and says what the server lacks for it.
 fn refuse(specification: Specification<'_>) -> Result<Stages> {
-    let text = format!("pipeline stage {} is not supported yet", specification.name);
+    let name = specification.name;
+    let why = match name {
+        "$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch" => {
+            "there are no search indexes"
+        }
+        "$listSampledQueries" | "$shardedDataDistribution" => {
+            "the server is no part of a sharded cluster"
+        }
+        "$querySettings" => {
+            "there are no query settings; planCacheListFilters lists the index filters of a collection"
+        }
+        "$listCatalog" | "$listClusterCatalog" => {
+            "listCollections and listIndexes tell what there is"
+        }
+        "$listMqlEntities" | "$operationMetrics" => "MongoDB has it for its own use",
+        // What the server makes the documents of stands before all others, and in no pipeline within another.
+        _ => "it makes documents of what the server knows, which this pipeline cannot have",
+    };
+    let text = format!("pipeline stage {name} is not supported here: {why}");
     Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text))
 }
 

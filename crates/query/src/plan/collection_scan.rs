@@ -112,14 +112,6 @@ impl PlanNode for CollectionScan {
         self.walk.rewind();
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         "COLLSCAN"
     }

@@ -190,14 +190,6 @@ impl PlanNode for DistinctScan {
         self.walk.rewind();
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         "DISTINCT_SCAN"
     }

@@ -86,14 +86,6 @@ impl PlanNode for Fetch {
         outcome
     }
 
-    fn mark(&mut self) {
-        self.input.mark();
-    }
-
-    fn rewind(&mut self) {
-        self.input.rewind();
-    }
-
     fn input(&self) -> Option<&dyn PlanNode> {
         Some(&*self.input)
     }

@@ -508,14 +508,6 @@ impl PlanNode for GeoNear {
         debug_assert!(self.rings.is_none(), "a search does not go back");
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         match self.cells {
             Cells::Sphere => "GEO_NEAR_2DSPHERE",

@@ -62,14 +62,6 @@ impl PlanNode for IdHack {
         self.is_done = self.was_done;
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         "IDHACK"
     }

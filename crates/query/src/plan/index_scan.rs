@@ -369,14 +369,6 @@ impl PlanNode for IndexScan {
         }
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         match self.is_count_scan() {
             true => "COUNT_SCAN",

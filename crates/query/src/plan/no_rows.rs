@@ -23,18 +23,6 @@ impl PlanNode for NoRows {
         Ok(false)
     }
 
-    fn mark(&mut self) {}
-
-    fn rewind(&mut self) {}
-
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn name(&self) -> &'static str {
         self.0
     }

@@ -82,18 +82,6 @@ pub trait PlanNode: Send {
     /// on behind the last row.
     fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool>;
 
-    /// Remembers where the node stands, for `rewind`.
-    fn mark(&mut self);
-
-    /// Goes back to where the node was marked. In the same snapshot it then gives the rows again that it gave since.
-    fn rewind(&mut self);
-
-    /// The node directly below, if there is exactly one.
-    fn input(&self) -> Option<&dyn PlanNode>;
-
-    /// Like `input`, for whoever changes it.
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode>;
-
     /// The node's name as explain prints it.
     fn name(&self) -> &'static str;
 
@@ -102,6 +90,31 @@ pub trait PlanNode: Send {
 
     /// Appends the fields that explain prints of this node between its name and its inputs.
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>);
+
+    /// The node directly below, if there is exactly one. What stands behind this in the trait is forwarded to it.
+    fn input(&self) -> Option<&dyn PlanNode> {
+        None
+    }
+
+    /// Like `input`, for whoever changes it. A node that has the one has the other.
+    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
+        None
+    }
+
+    /// Remembers where the node stands, for `rewind`. A node that counts or holds rows says what that is; a leaf without a place has nothing
+    /// to remember.
+    fn mark(&mut self) {
+        if let Some(input) = self.input_mut() {
+            input.mark();
+        }
+    }
+
+    /// Goes back to where the node was marked. In the same snapshot it then gives the rows again that it gave since.
+    fn rewind(&mut self) {
+        if let Some(input) = self.input_mut() {
+            input.rewind();
+        }
+    }
 
     /// The nodes below, where there may be several.
     fn inputs(&self) -> Vec<&dyn PlanNode> {

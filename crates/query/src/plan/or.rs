@@ -149,14 +149,6 @@ impl PlanNode for Or {
         self.at = self.marked;
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn inputs(&self) -> Vec<&dyn PlanNode> {
         self.inputs
             .iter()

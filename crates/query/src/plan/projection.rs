@@ -59,14 +59,6 @@ impl PlanNode for ProjectionNode {
         outcome
     }
 
-    fn mark(&mut self) {
-        self.input.mark();
-    }
-
-    fn rewind(&mut self) {
-        self.input.rewind();
-    }
-
     fn input(&self) -> Option<&dyn PlanNode> {
         Some(&*self.input)
     }

@@ -74,14 +74,6 @@ impl PlanNode for ReturnKey {
         })
     }
 
-    fn mark(&mut self) {
-        self.input.mark();
-    }
-
-    fn rewind(&mut self) {
-        self.input.rewind();
-    }
-
     fn input(&self) -> Option<&dyn PlanNode> {
         Some(&*self.input)
     }

@@ -190,14 +190,6 @@ impl PlanNode for SortMerge {
         }
     }
 
-    fn input(&self) -> Option<&dyn PlanNode> {
-        None
-    }
-
-    fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
-        None
-    }
-
     fn inputs(&self) -> Vec<&dyn PlanNode> {
         let inputs = self.inputs.iter();
         inputs.map(|input| input as &dyn PlanNode).collect()

@@ -24,14 +24,6 @@ impl PlanNode for Subplan {
         self.input.next(view, sink)
     }
 
-    fn mark(&mut self) {
-        self.input.mark();
-    }
-
-    fn rewind(&mut self) {
-        self.input.rewind();
-    }
-
     fn input(&self) -> Option<&dyn PlanNode> {
         Some(&*self.input)
     }

@@ -46,14 +46,6 @@ impl PlanNode for TrialBound {
         more
     }
 
-    fn mark(&mut self) {
-        self.input.mark();
-    }
-
-    fn rewind(&mut self) {
-        self.input.rewind();
-    }
-
     fn input(&self) -> Option<&dyn PlanNode> {
         Some(&*self.input)
     }

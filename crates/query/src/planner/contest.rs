@@ -14,14 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use quarry_database::{Collection, IndexCatalog};
+use quarry_bson::Document;
+use quarry_database::{Collection, IndexCatalog, PlanOrigin};
 
-use super::choose::{Scored, usable};
 use super::filter_bounds::FilterBounds;
+use super::scored::Scored;
+use super::tree::above;
 use super::tried::Tried;
+use super::usable::usable;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
-use crate::plan::{Fetch, Flow, Node, TrialBound, View};
+use crate::matcher::Matcher;
+use crate::plan::{Fetch, Flow, Node, Shown, TrialBound, View, explain_node};
+use crate::query_shape::QueryParts;
 
 /// Indexes that are tried; those behind them have worse shapes.
 const CONTENDERS_MAX: usize = 16;
@@ -89,11 +94,64 @@ pub fn decide<'c>(
     let (winner, works) = race(&contenders, bounds, wanted, ground)?;
     let winner = contenders.swap_remove(winner);
     if !wanted.shows_bounds {
-        index_catalog
-            .plan_choices
-            .note(shape, winner.ident(), works);
+        let choices = &index_catalog.plan_choices;
+        let index = winner.ident();
+        let origin = match (choices.knows(shape, index), wanted.asked) {
+            (false, Some(asked)) => Some(origin(asked, &winner, bounds, wanted, ground)?),
+            _ => None,
+        };
+        choices.note(shape, index, works, origin);
     }
     Ok(Some(winner))
+}
+
+/// The query and the plan that won, for who lists the choices.
+#[cold]
+fn origin(
+    asked: &QueryParts<'_>,
+    winner: &Scored<'_>,
+    bounds: &FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+    ground: Ground<'_>,
+) -> Result<PlanOrigin> {
+    let wanted = &Wanted {
+        shows_bounds: true,
+        ..*wanted
+    };
+    let solution = winner.solution(bounds, &ground.snapshot.collection, wanted);
+    let root = above(solution, wanted);
+    let shown = Shown {
+        filter: asked.filter,
+        sort: asked.sort,
+        projection: asked.projection,
+        counts: false,
+    };
+    Ok(PlanOrigin {
+        query_shape: asked.shape()?.0,
+        query: asked.to_document(),
+        plan: Document::build(|out| explain_node(&*root, &shown, out)),
+        has_index_filter: wanted.allowed.is_some(),
+    })
+}
+
+/// The keys under which trials of such a query are remembered: of one without a limit, and of one with one.
+pub fn cache_keys(
+    collection: &Collection,
+    index_catalog: &IndexCatalog,
+    matcher: &Matcher,
+    wanted: Wanted<'_>,
+) -> Result<[u64; 2]> {
+    let wanted = Wanted {
+        filter: Some(matcher.root()),
+        ..wanted
+    };
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
+    let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
+    let limited = Wanted {
+        limit: Some(1),
+        ..wanted
+    };
+    Ok([shape(&contenders, &wanted), shape(&contenders, &limited)])
 }
 
 /// The candidates that are of use and whose turn no other serves, the better shapes first.

@@ -5,8 +5,9 @@ use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::choose::{Bounded, Candidate, candidates, natural_hint};
+use super::candidate::{Bounded, Candidate, candidates};
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
+use super::hints::natural_hint;
 use super::key_ranges::are_combined;
 use super::wanted::Wanted;
 use crate::error::Result;
@@ -40,7 +41,9 @@ pub fn choose_distinct(
     let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
     let mut best: Option<(usize, Candidate<'_>, Bounded)> = None;
     for candidate in candidates(collection, index_catalog, matcher.collation()) {
-        if wanted.hint.is_some_and(|hint| !candidate.is_meant(hint)) {
+        if !candidate.is_allowed(&wanted)
+            || wanted.hint.is_some_and(|hint| !candidate.is_meant(hint))
+        {
             continue;
         }
         if candidate.hashed.is_some() || (wanted.hint.is_none() && candidate.leaves_out(&bounds)) {

@@ -172,11 +172,12 @@ fn candidates<'c>(
     index_catalog: &'c IndexCatalog,
     wanted: &Wanted<'_>,
 ) -> impl Iterator<Item = GeoCandidate<'c>> {
-    let hint = wanted.hint;
+    let (hint, allowed) = (wanted.hint, wanted.allowed);
     let indexes = index_catalog.indexes.iter().enumerate();
     let indexes = indexes
         .filter(|(_, index)| !index.building && !index.hidden && index.filter.is_none())
-        .filter(|(_, index)| !index.is_outdated());
+        .filter(|(_, index)| !index.is_outdated())
+        .filter(move |(_, index)| allowed.is_none_or(|filter| filter.allows_index(index)));
     let candidates = indexes.filter_map(|(position, index)| {
         Some(GeoCandidate {
             keys: GeoKeys::of(index)?,

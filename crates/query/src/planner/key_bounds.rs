@@ -8,7 +8,8 @@ use quarry_database::{
 };
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 
-use super::choose::{Candidate, candidates, natural_hint, no_such_hint};
+use super::candidate::{Candidate, candidates};
+use super::hints::{natural_hint, no_such_hint};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};

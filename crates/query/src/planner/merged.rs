@@ -5,9 +5,10 @@ use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::{Direction, decode_prefix_len};
 use smallvec::SmallVec;
 
-use super::choose::{Scored, UNITS_OF_A_BRANCH, each_usable};
 use super::filter_bounds::FilterBounds;
+use super::scored::Scored;
 use super::tree::Solution;
+use super::usable::{UNITS_OF_A_BRANCH, each_usable};
 use super::wanted::Wanted;
 use crate::error::Result;
 use crate::interrupts;
@@ -35,8 +36,7 @@ pub fn merge_of_branches(
     }
     let of_branch = Wanted {
         sort: Some(sort),
-        shows_bounds: wanted.shows_bounds,
-        ..Wanted::default()
+        ..wanted.of_branch()
     };
     let (mut inputs, mut ranges) = (Vec::new(), Vec::new());
     for branch in branches {

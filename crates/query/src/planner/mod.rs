@@ -10,25 +10,32 @@
 //! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
 //! but single indexes.
 
+mod access;
 mod bounds;
+mod candidate;
 mod choose;
 mod contest;
 mod covered;
 mod distinct;
 mod filter_bounds;
 mod geo;
+mod hints;
 mod implication;
 mod interval;
 mod key_bounds;
 mod key_ranges;
 mod merged;
+mod scored;
 mod text;
 mod tree;
 mod tried;
+mod union;
+mod usable;
 mod wanted;
 mod wildcard;
 
 pub(crate) use choose::{Choice, choose, choose_for_equalities, choose_to_show};
+pub(crate) use contest::cache_keys;
 pub(crate) use distinct::{Missing, choose_distinct};
 pub use interval::Interval;
 pub(crate) use key_bounds::{KeyBounds, choose_between};

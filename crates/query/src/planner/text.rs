@@ -387,7 +387,7 @@ impl Search<'_> {
         });
         doc! {
             "indexPrefix": (self.shown_prefix(starts)),
-            "indexName": (self.index.name.as_str()),
+            "indexName": (&*self.index.name),
             "parsedTextQuery": parsed,
             "textIndexVersion": 3,
         }

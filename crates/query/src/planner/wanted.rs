@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use quarry_bson::RawValue;
-use quarry_database::{CollectionSnapshot, Operation};
+use quarry_database::{CollectionSnapshot, Index, IndexFilter, Operation};
 
 use super::tried::Tried;
 use crate::field_path::FieldPath;
@@ -11,6 +11,7 @@ use crate::matcher::MatchExpression;
 use crate::metadata::MetadataKinds;
 use crate::plan::{Kept, Parsed, ReturnedKey};
 use crate::projection::Projection;
+use crate::query_shape::QueryParts;
 use crate::sort::SortPattern;
 
 /// The wishes that a plan has to meet beside a filter.
@@ -43,6 +44,10 @@ pub struct Wanted<'w> {
     pub follows: bool,
     /// The data on which plans are tried, where the shapes of their bounds do not tell which is the best. The planner sets it.
     pub ground: Option<Ground<'w>>,
+    /// The query as it was sent, for who lists the plans that were chosen; None where nobody does.
+    pub asked: Option<&'w QueryParts<'w>>,
+    /// The indexes that plans may use, where an operator has said so.
+    pub allowed: Option<&'w IndexFilter>,
     /// Explain prints the bounds; a run has no use for their text.
     pub shows_bounds: bool,
 }
@@ -76,7 +81,26 @@ impl Default for Wanted<'_> {
             kept: Kept::Document,
             follows: false,
             ground: None,
+            asked: None,
+            allowed: None,
             shows_bounds: false,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether the plan may use the index.
+    #[inline]
+    pub fn allows(&self, index: &Index) -> bool {
+        self.allowed.is_none_or(|filter| filter.allows_index(index))
+    }
+
+    /// The wishes of a branch of an `$or`, which is planned by itself.
+    pub fn of_branch(&self) -> Wanted<'_> {
+        Wanted {
+            allowed: self.allowed,
+            shows_bounds: self.shows_bounds,
+            ..Wanted::default()
         }
     }
 }

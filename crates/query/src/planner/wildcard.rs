@@ -135,6 +135,9 @@ fn best<'c, 'm>(
         let Some(keys) = WildcardKeys::of(index).filter(|_| usable(index)) else {
             continue;
         };
+        if !wanted.allows(index) {
+            continue;
+        }
         let is_meant = match wanted.hint {
             Some(hint) => index.is_meant(hint),
             None => {

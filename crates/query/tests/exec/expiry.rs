@@ -218,3 +218,95 @@ fn what_cannot_expire_is_refused_by_mongodbs_codes() {
         assert_eq!(code, ErrorCode::INVALID_OPTIONS, "{name}");
     }
 }
+
+/// A clustered collection with `expireAfterSeconds`: one of the documents has an `_id` that is no date.
+fn clustered() -> Fixture {
+    let fixture = with(&[]);
+    let options = json(
+        r#"{"clusteredIndex": {"key": {"_id": 1}, "unique": true}, "expireAfterSeconds": 60}"#,
+    );
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    database
+        .create_collection(
+            &fixture.namespace,
+            options.as_raw(),
+            operation,
+            Level::Written,
+        )
+        .unwrap();
+    let dated = |age_s: i64| doc! { "_id": (RawValue::DateTime(NOW.0 - age_s * 1000)) };
+    let documents = [
+        dated(61),
+        dated(60),
+        dated(59),
+        dated(-5),
+        doc! { "_id": 7 },
+    ];
+    fixture.insert(&documents, true);
+    fixture
+}
+
+fn left(fixture: &Fixture) -> usize {
+    fixture.find("{}").len()
+}
+
+#[test]
+fn documents_of_a_clustered_collection_go_by_their_ids() {
+    let fixture = clustered();
+    assert_eq!((pass(&fixture), left(&fixture)), (2, 3));
+    assert_eq!(pass(&fixture), 0);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    let set = |seconds| {
+        let namespace = &fixture.namespace;
+        database.set_expire_after(namespace, seconds, operation, Level::Written)
+    };
+    set(None).unwrap();
+    assert!(database.expiring_indexes(None).unwrap().is_empty());
+    set(Some(0)).unwrap();
+    assert_eq!((pass(&fixture), left(&fixture)), (1, 2));
+    let ordinary = Namespace::parse("db.ordinary").unwrap();
+    let refused = database.set_expire_after(&ordinary, Some(1), operation, Level::Written);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn the_mark_of_a_clustered_collection_follows_its_name_and_goes_with_it() {
+    let fixture = clustered();
+    let to = Namespace::parse("db.d").unwrap();
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    database
+        .rename_collection(&fixture.namespace, &to, false, operation, Level::Written)
+        .unwrap();
+    let marked = database.expiring_indexes(None).unwrap();
+    assert_eq!(marked.len(), 1);
+    assert_eq!(marked[0].namespace.as_str(), "db.d");
+    assert_eq!(pass(&fixture), 2);
+    database
+        .drop_collection(&to, operation, Level::Written)
+        .unwrap();
+    assert!(database.expiring_indexes(None).unwrap().is_empty());
+}
+
+#[test]
+fn a_clustered_collection_that_a_transaction_makes_expires_too() {
+    let fixture = with(&[]);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    let options = json(
+        r#"{"clusteredIndex": {"key": {"_id": 1}, "unique": true}, "expireAfterSeconds": 60}"#,
+    );
+    let transaction = database.begin_transaction(operation).unwrap();
+    let scope = Scope::in_transaction(database, &transaction);
+    scope
+        .create_collection(
+            &fixture.namespace,
+            options.as_raw(),
+            operation,
+            Level::Written,
+        )
+        .unwrap();
+    let nothing = quarry_storage::WriteBatch::new();
+    database
+        .commit_transaction(&transaction, operation, Level::Written, &nothing)
+        .unwrap();
+    assert_eq!(database.expiring_indexes(None).unwrap().len(), 1);
+}

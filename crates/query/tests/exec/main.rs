@@ -1,14 +1,17 @@
 //! Reads and writes through the executor, on the memory engine: an index changes how documents are found and never
 //! which; writes change what matches and nothing else; cursors go on where they were saved.
 
+mod accesses;
 mod agreement;
 mod collations;
+mod covered_plans;
 mod expiry;
 mod geo;
 mod hashed;
 mod key_options;
 mod levels;
 mod memory;
+mod merged_plans;
 mod partial_indexes;
 mod pipelines;
 mod plans;
@@ -258,6 +261,42 @@ fn stages(explained: &Document) -> String {
         stage = document.get("inputStage");
     }
     names.join(" ")
+}
+
+/// Returns the numbers that explain measured of a run: rows, keys and documents.
+fn examined(explained: &Document) -> [i64; 3] {
+    ["nReturned", "totalKeysExamined", "totalDocsExamined"].map(|field| {
+        let plain = explained
+            .as_raw()
+            .get_path(format!("executionStats.{field}"));
+        let within = format!("stages.0.$cursor.executionStats.{field}");
+        let value = plain.or_else(|| explained.as_raw().get_path(within));
+        value.unwrap().as_i64_exact().unwrap()
+    })
+}
+
+/// A hundred documents: ten of each `a`, of which every fourth has no `b`; three tags each, of which the first are shared.
+fn of_all_kinds() -> Fixture {
+    let documents: Vec<Document> = (0..100)
+        .map(|n| {
+            let mut document = doc! {"_id": n, "a": (n % 10), "u": (n * 2), "tags": ["t", (n % 3), n], "n": {"x": (n % 5)}};
+            if n % 4 != 0 {
+                document.append("b", n);
+            }
+            document
+        })
+        .collect();
+    let fixture = with_documents(&documents);
+    for index in [
+        r#"{"key": {"a": 1, "b": -1}}"#,
+        r#"{"key": {"tags": 1}}"#,
+        r#"{"key": {"u": 1}, "unique": true}"#,
+        r#"{"key": {"n.x": 1, "a": 1}}"#,
+        r#"{"key": {"s": 1}, "sparse": true}"#,
+    ] {
+        fixture.index(index);
+    }
+    fixture
 }
 
 /// Keeps the borrow of a request apart from its maker.

@@ -4,7 +4,8 @@ use quarry_bson::{
     DateTime, Document, DocumentBuilder, RawBinary, RawDocument, RawValue, Timestamp, doc,
 };
 use quarry_database::{
-    ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, shown_description,
+    ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, is_of_view,
+    shown_description,
 };
 use quarry_query::ErrorCode;
 

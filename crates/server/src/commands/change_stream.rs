@@ -7,8 +7,8 @@ use quarry_query::pipeline::{self, Pipeline};
 
 use crate::change_streams::change_stream::ChangeStream;
 use crate::change_streams::options::Options;
-use crate::commands::aggregate::STAGES_OF_NOW;
 use crate::commands::first_batch::{FirstBatch, answer};
+use crate::commands::server_stages::is_of_now;
 use crate::commands::writes;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::concerns::ReadConcern;
@@ -150,7 +150,7 @@ fn stages_behind(body: RawDocument<'_>, out: &mut Vec<u8>) -> Result<bool> {
             continue;
         }
         if !STAGES_BEHIND.contains(&&*name) {
-            if !STAGES_OF_NOW.contains(&&*name) {
+            if !is_of_now(&name) {
                 pipeline::check_stage_name(&name)?;
             }
             let message = format!("{name} is not permitted in a $changeStream pipeline");

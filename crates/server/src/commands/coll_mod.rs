@@ -1,5 +1,5 @@
 //! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, the validator, hiding and
-//! unhiding an index, when its documents expire, and whether the journal keeps documents as they were before a change.
+//! unhiding an index, when documents expire, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{
@@ -8,7 +8,9 @@ use quarry_database::{
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
-use crate::commands::create::{append_validation, check_view, keeps_pre_images};
+use crate::commands::create::{
+    append_validation, check_view, expire_after as expire_after_of, keeps_pre_images,
+};
 use crate::commands::writes;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -26,7 +28,7 @@ pub static COMMAND: Command = Command {
         array("pipeline"),
         number("cappedSize").not_served(),
         number("cappedMax").not_served(),
-        any("expireAfterSeconds").not_served(),
+        any("expireAfterSeconds"),
         object("timeseries").not_served(),
         flag("dryRun").not_served(),
     ]),
@@ -111,10 +113,19 @@ fn modify_options(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<
     if let Some(enabled) = images {
         catalog.set_pre_images(namespace, enabled, operation, level)?;
     }
+    let expire_after = invocation.get("expireAfterSeconds");
+    let expire_after = expire_after.filter(|value| !value.is_nullish());
+    if let Some(value) = expire_after {
+        let seconds = match value {
+            RawValue::String(off) if off == "off" => None,
+            value => Some(expire_after_of(value)?),
+        };
+        catalog.set_expire_after(namespace, seconds, operation, level)?;
+    }
     if !validation.is_empty() {
         catalog.set_validation(namespace, &validation, operation, level)?;
     }
-    Ok(images.is_some() || !validation.is_empty())
+    Ok(images.is_some() || expire_after.is_some() || !validation.is_empty())
 }
 
 /// Gives a view another definition, if one is asked for.

@@ -1,9 +1,12 @@
 //! `collStats`: the size of a collection and of its indexes.
 
-use quarry_bson::{Document, DocumentBuilder, RawValue};
+use quarry_bson::{DateTime, Document, DocumentBuilder, RawValue, doc};
 use quarry_database::{CollStats, Namespace};
+use quarry_query::ErrorCode;
+use quarry_query::pipeline::Specification;
 use quarry_timing::Durations;
 
+use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, any};
@@ -104,4 +107,79 @@ pub fn scale(value: Option<RawValue<'_>>) -> Result<u64> {
             .map(|scale| scale as u64)
             .ok_or_else(|| CommandError::bad_value("scale has to be a number > 0")),
     }
+}
+
+/// The document of `$collStats`.
+pub fn documents(
+    surroundings: Surroundings<'_, '_>,
+    specification: Specification<'_>,
+) -> Result<Vec<Document>> {
+    let (invocation, namespace) = (surroundings.invocation, surroundings.namespace);
+    let RawValue::Document(options) = specification.value else {
+        return Err(CommandError::failed_to_parse(
+            "$collStats must take a nested object",
+        ));
+    };
+    let Some(namespace) = namespace else {
+        let message = "{aggregate: 1} is not valid for '$collStats'; a collection is required.";
+        return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
+    };
+    let stats = match super::own_views::is_log(invocation, namespace.collection()) {
+        true => Some(super::own_views::stats(invocation)),
+        false => invocation.server.catalog().coll_stats(namespace)?,
+    };
+    let mut document = Document::new();
+    document.append("ns", namespace.as_str());
+    document.append(
+        "host",
+        &*rustix::system::uname().nodename().to_string_lossy(),
+    );
+    document.append("localTime", DateTime::now());
+    for option in options {
+        match (option.name().as_bytes(), option.value()) {
+            (b"storageStats", RawValue::Document(of)) => {
+                let scale = scale(of.get("scale"))?;
+                let figures = Document::build(|figures| {
+                    append(stats.as_ref(), scale, figures);
+                });
+                document.append("storageStats", figures);
+            }
+            (b"latencyStats", RawValue::Document(of)) => {
+                let histograms = of.get("histograms").is_some_and(|value| value.is_truthy());
+                let latencies = latency_stats(namespace, histograms);
+                document.append("latencyStats", latencies);
+            }
+            (b"queryExecStats", _) => {
+                let scans = document_of_scans(invocation, namespace)?;
+                document.append("queryExecStats", scans);
+            }
+            (b"count", _) => {
+                let count = stats.as_ref().map_or(0, |stats| stats.documents);
+                document.append("count", i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            _ => {
+                let message = format!("the option '{}' of $collStats", option.name());
+                return Err(CommandError::not_supported(message));
+            }
+        }
+    }
+    Ok(vec![document])
+}
+
+/// How often plans have scanned the collection.
+fn document_of_scans(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<Document> {
+    let collection = invocation.server.catalog().collection(namespace)?;
+    let accesses = collection
+        .as_ref()
+        .and_then(|collection| collection.plan_memory.as_deref());
+    let (scans, tailing) = accesses.map_or((0, 0), |accesses| {
+        (accesses.scans.accesses(), accesses.tailing.accesses())
+    });
+    let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    Ok(doc! {
+        "collectionScans": {
+            "total": (signed(scans)),
+            "nonTailable": (signed(scans.saturating_sub(tailing))),
+        },
+    })
 }

@@ -1,7 +1,7 @@
 //! `create`: makes a collection, capped when asked, or a view.
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
-use quarry_database::{COLLATION, Collation, Namespace, VIEW_ON, VIEW_PIPELINE};
+use quarry_database::{COLLATION, Collation, EXPIRE_AFTER, Namespace, VIEW_ON, VIEW_PIPELINE};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -28,7 +28,7 @@ pub static COMMAND: Command = Command {
         text("viewOn"),
         array("pipeline"),
         object("timeseries").not_served(),
-        any("expireAfterSeconds").not_served(),
+        any("expireAfterSeconds"),
         object("clusteredIndex"),
         object("changeStreamPreAndPostImages"),
         object("storageEngine").not_served_unless_empty(),
@@ -112,6 +112,7 @@ fn view_options(
         "idIndex",
         "autoIndexId",
         "clusteredIndex",
+        "expireAfterSeconds",
         "validator",
         "validationLevel",
         "validationAction",
@@ -173,12 +174,21 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             b"clusteredIndex" => {
                 options.append(name.as_bytes(), clustered_index(body, &argument)?);
             }
+            b"expireAfterSeconds" => {
+                options.append(EXPIRE_AFTER, expire_after(value)?);
+            }
             b"validator" | b"validationLevel" | b"validationAction" => {
                 append_validation(&argument, &mut options)?;
             }
             b"autoIndexId" => return Err(argument.not_served()),
             _ => {}
         }
+    }
+    if options.contains(EXPIRE_AFTER) && !options.contains("clusteredIndex") {
+        return Err(CommandError::new(
+            ErrorCode::INVALID_OPTIONS,
+            "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
+        ));
     }
     let is_capped = options.contains("capped");
     match options.get_i64("size") {
@@ -195,6 +205,22 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
         )),
         _ => Ok(options),
     }
+}
+
+/// The seconds after which documents of a clustered collection go, which create and collMod take alike.
+pub(super) fn expire_after(value: RawValue<'_>) -> Result<i64> {
+    let seconds = value.as_f64_lossy();
+    let seconds = seconds.filter(|seconds| (0.0..=f64::from(i32::MAX)).contains(seconds));
+    let Some(seconds) = seconds else {
+        return Err(CommandError::new(
+            ErrorCode::INVALID_OPTIONS,
+            format!(
+                "'expireAfterSeconds' must be a number from 0 to {}",
+                i32::MAX
+            ),
+        ));
+    };
+    Ok(seconds as i64)
 }
 
 /// The flag in `changeStreamPreAndPostImages`, which create and collMod take alike.

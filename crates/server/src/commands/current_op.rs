@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
+use quarry_query::ErrorCode;
 use quarry_query::matcher::Matcher;
+use quarry_query::pipeline::Specification;
 use quarry_timing::{Glimpse, Phase};
 
+use super::list_sessions;
+use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::{Command, Invocation};
-use crate::dispatch::error::Result;
+use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
 use crate::net::connections::{Connection, Running};
@@ -46,6 +50,9 @@ const OPTIONS: [&str; 12] = [
     "maxTimeMS",
     "$truncateOps",
 ];
+
+/// The bytes that a list of idle cursors may hold.
+const LISTED_BYTES_MAX: usize = 64 << 20;
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let with_idle = invocation.boolean("$all")?;
@@ -169,4 +176,66 @@ fn append_timing(glimpse: &Glimpse, entry: &mut DocumentBuilder<'_>) {
     timing.append("phase", phase);
     timing_document::append_breakdown(&mut timing, &glimpse.breakdown);
     timing.finish();
+}
+
+/// The documents of `$currentOp`: those that a `$match` behind it lets through, because a list of all idle cursors may be
+/// larger than what may be held.
+pub fn documents(
+    surroundings: Surroundings<'_, '_>,
+    specification: Specification<'_>,
+) -> Result<Vec<Document>> {
+    let Surroundings {
+        invocation,
+        pipeline,
+        ..
+    } = surroundings;
+    if invocation.generic.database != "admin" {
+        let message =
+            "$currentOp must be run against the 'admin' database with {aggregate: 1}".to_owned();
+        return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
+    }
+    let RawValue::Document(options) = specification.value else {
+        return Err(CommandError::failed_to_parse("$currentOp takes an object"));
+    };
+    let asks_for = |option: &str| options.get(option).is_some_and(|value| value.is_truthy());
+    let behind = pipeline.get(1).and_then(|stage| stage.as_document());
+    let filter = behind.and_then(|stage| stage.sole_element("$match")?.value().as_document());
+    let matcher = match filter {
+        Some(filter) => Matcher::parse_in(filter, specification.context)?,
+        None => Matcher::of_everything(),
+    };
+    // A user sees its own operations alone unless it asks for all, which needs a privilege.
+    let own_only = invocation.user.is_some() && !asks_for("allUsers");
+    let mut documents = list(invocation, own_only, asks_for("idleConnections"));
+    documents.retain(|document| matcher.matches(document.as_raw()));
+    // A session is nobody's own, and its id lets whoever knows it end its transaction: only who may see all sees them.
+    let leaves_out_sessions = options.get_bool("idleSessions") == Some(false);
+    if !leaves_out_sessions && !own_only {
+        let idle = list_sessions::idle_transactions(invocation.server);
+        let is_asked = |entry: &Document| matcher.matches(entry.as_raw());
+        documents.extend(idle.into_iter().filter(is_asked));
+    }
+    if asks_for("idleCursors") {
+        let mut bytes = 0;
+        let cursors = &invocation.server.cursors;
+        let owner = invocation.user.filter(|_| own_only);
+        cursors.list_idle(invocation.operation, owner, &mut |document| {
+            if matcher.matches(document.as_raw()) {
+                bytes += document.as_bytes().len();
+                documents.push(document);
+            }
+            check_listed(bytes)
+        })?;
+    }
+    Ok(documents)
+}
+
+fn check_listed(bytes: usize) -> Result<()> {
+    if bytes <= LISTED_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "$currentOp lists more than {LISTED_BYTES_MAX} bytes of idle cursors; a $match behind it selects some"
+    );
+    Err(CommandError::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, message))
 }

@@ -158,7 +158,9 @@ pub fn explained_find<T>(
     let command = &super::find::COMMAND;
     command.check(body)?;
     let context = writes::context_of(command.parser, body)?;
-    take(super::find::parse(namespace, &context, command.arguments(body))?.0)
+    let mut request = FindRequest::new(namespace);
+    super::find::parse(command.arguments(body), &context, &mut request)?;
+    take(request)
 }
 
 fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<'a>> {

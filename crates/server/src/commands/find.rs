@@ -6,7 +6,7 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{own_views, writes};
+use crate::commands::{own_views, query_stats, writes};
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Invocation};
@@ -57,6 +57,7 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    let counted = query_stats::begin(invocation);
     let namespace = invocation.namespace()?;
     let context = writes::context(invocation)?;
     let mut request = FindRequest::new(&namespace);
@@ -66,6 +67,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         None => invocation.data().find(invocation.operation, request)?,
     };
     let mut cursor = ClientCursor::new(namespace.into_string(), invocation.generic.session, source);
+    cursor.query_stats = counted;
     cursor.is_tailable = options.is_tailable;
     cursor.is_await_data = options.is_await_data;
     cursor.has_no_timeout = options.has_no_timeout;

@@ -76,6 +76,7 @@ pub fn answer(
     let mut list = shown.array("firstBatch");
     let end = cursor.fill(invocation.operation, &mut list, batch.documents_max)?;
     list.finish();
+    cursor.end_counted_batch();
     cursor.append_resume_token(&mut shown);
     invocation.append_at_cluster_time(&mut shown);
     cursor.batches = 1;

@@ -92,6 +92,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     invocation.generic.read_concern = cursor.read_concern;
     invocation.pinned.clone_from(&cursor.pinned);
     let started = Instant::now();
+    if let Some(query) = &mut cursor.query_stats {
+        query.begin_batch(invocation.operation);
+    }
     // A cursor whose batch fails is dropped, which ends it.
     let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply);
     let end = end.map_err(|error| match cursor.changes() {
@@ -165,6 +168,7 @@ fn next_batch(
     shown.append("ns", namespace);
     shown.finish();
     cursor.batches += 1;
+    cursor.end_counted_batch();
     invocation.returned = cursor.returned - before;
     server.counters.add(
         invocation.connection.id,

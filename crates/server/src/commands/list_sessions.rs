@@ -4,10 +4,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawBinary, RawValue};
-use quarry_database::Namespace;
 use quarry_query::ErrorCode;
 use quarry_query::pipeline::Specification;
 
+use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, Resource};
@@ -20,10 +20,10 @@ const LISTED_BYTES_MAX: usize = 64 << 20;
 
 /// The documents of `$listSessions`, the first stage over `config.system.sessions`.
 pub fn stored(
-    invocation: &Invocation<'_>,
-    namespace: Option<&Namespace>,
+    surroundings: Surroundings<'_, '_>,
     specification: Specification<'_>,
 ) -> Result<Vec<Document>> {
+    let (invocation, namespace) = (surroundings.invocation, surroundings.namespace);
     if namespace.is_none_or(|namespace| namespace.as_str() != "config.system.sessions") {
         let message = "$listSessions may only be run against config.system.sessions";
         return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));
@@ -33,10 +33,10 @@ pub fn stored(
 
 /// The documents of `$listLocalSessions`, the first stage of `{aggregate: 1}`.
 pub fn local(
-    invocation: &Invocation<'_>,
-    namespace: Option<&Namespace>,
+    surroundings: Surroundings<'_, '_>,
     specification: Specification<'_>,
 ) -> Result<Vec<Document>> {
+    let (invocation, namespace) = (surroundings.invocation, surroundings.namespace);
     if namespace.is_some() {
         let message = "$listLocalSessions must be run against the database with {aggregate: 1}, not a collection";
         return Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message));

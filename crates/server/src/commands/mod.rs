@@ -59,6 +59,7 @@ mod grant_roles_to_role;
 mod grant_roles_to_user;
 mod hello;
 mod host_info;
+mod index_stats;
 mod insert;
 mod invalidate_user_cache;
 mod kill_all_sessions;
@@ -79,9 +80,15 @@ mod new_password;
 mod own_views;
 mod ping;
 mod plan_cache_clear;
+mod plan_cache_clear_filters;
+mod plan_cache_list_filters;
+mod plan_cache_set_filter;
+mod plan_cache_stats;
 #[cfg(test)]
 mod privileges_page;
 mod profile;
+mod query_shape_arguments;
+mod query_stats;
 mod refresh_sessions;
 mod rename_collection;
 mod repl_set_get_config;
@@ -98,12 +105,14 @@ mod roles_info;
 mod rotate_certificates;
 mod sasl_continue;
 mod sasl_start;
+mod server_stages;
 mod server_status;
 mod set_cluster_parameter;
 mod set_default_rw_concern;
 mod set_op_timing_enabled;
 mod set_parameter;
 mod shutdown;
+mod stage_surroundings;
 mod start_session;
 mod statements;
 mod top;
@@ -189,6 +198,9 @@ pub static COMMANDS: &[&Command] = &[
     &log_rotate::COMMAND,
     &ping::COMMAND,
     &plan_cache_clear::COMMAND,
+    &plan_cache_clear_filters::COMMAND,
+    &plan_cache_list_filters::COMMAND,
+    &plan_cache_set_filter::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
     &rename_collection::COMMAND,

@@ -1,10 +1,13 @@
-//! `planCacheClear`: forgets which indexes trials of plans have chosen for a collection, so that the next queries try them anew.
+//! `planCacheClear`: forgets which indexes trials of plans have chosen for a collection, or for the queries of one shape, so that the
+//! next queries try them anew.
 
 use quarry_bson::DocumentBuilder;
-use quarry_query::ErrorCode;
+use quarry_query::exec::PlanCacheChange;
 
+use super::query_shape_arguments::{context, find, named_query};
+use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, object};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 
@@ -23,15 +26,14 @@ pub static COMMAND: Command = Command {
     )
 };
 
-/// The choices of all shapes go where one is named: they are made again with the next trials, and answers do not depend on them.
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let names_part = ["sort", "projection", "collation"];
-    if invocation.get("query").is_none()
-        && names_part.iter().any(|name| invocation.get(name).is_some())
-    {
-        let message = "sort or projection provided without query";
-        return Err(CommandError::new(ErrorCode::BAD_VALUE, message));
+    if let Some(query) = named_query(invocation)? {
+        let context = context(invocation, COMMAND.name)?;
+        let request = find(invocation, &namespace, query, &context);
+        let data = invocation.data();
+        data.change_plan_cache(invocation.operation, &request, PlanCacheChange::ForgetPlans)?;
+        return Ok(());
     }
     if let Some(collection) = invocation.server.catalog().collection(&namespace)? {
         collection.refuse_view()?;

@@ -41,11 +41,7 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let server = invocation.server;
     let uptime = server.started.elapsed();
-    let uname = rustix::system::uname();
-    reply.append(
-        "host",
-        format!("{}:{}", uname.nodename().to_string_lossy(), server.port()).as_str(),
-    );
+    reply.append("host", server.host().as_str());
     reply.append("version", super::build_info::MONGODB_VERSION);
     reply.append("process", "quarry");
     reply.append("pid", i64::from(std::process::id()));

@@ -32,6 +32,7 @@ use crate::dispatch::fail_points;
 use crate::dispatch::privilege::Requires;
 use crate::dispatch::read_only_views;
 use crate::dispatch::transaction_arguments::{Part, SessionUse, TransactionArguments};
+use crate::dispatch::unserved;
 use crate::net::connections::{Connection, Started};
 use crate::observe::counters::Counter;
 use crate::observe::operation_end;
@@ -415,12 +416,18 @@ fn find(body: RawDocument<'_>) -> Result<&'static Command> {
         ));
     };
     let name = first.name();
-    name.as_str().ok().and_then(commands::find).ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::COMMAND_NOT_FOUND,
-            format!("no such command: '{}'", name.to_string_lossy()),
-        )
-    })
+    (name.as_str().ok().and_then(commands::find)).ok_or_else(|| not_found(&name.to_string_lossy()))
+}
+
+/// The error of a command that there is not, with the reason where it is one of MongoDB's.
+#[cold]
+fn not_found(name: &str) -> CommandError {
+    let mut message = format!("no such command: '{name}'");
+    if let Some(why) = unserved::why(name) {
+        message.push_str(": ");
+        message.push_str(why);
+    }
+    CommandError::new(ErrorCode::COMMAND_NOT_FOUND, message)
 }
 
 fn new_operation(

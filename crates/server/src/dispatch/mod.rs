@@ -19,3 +19,4 @@ pub mod privilege;
 pub mod quarry_options;
 pub mod read_only_views;
 pub mod transaction_arguments;
+mod unserved;

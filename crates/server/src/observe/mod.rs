@@ -21,6 +21,7 @@ pub mod process_figures;
 pub mod profile_document;
 pub mod profiler;
 pub mod query_shape;
+pub mod query_stats;
 pub mod server_facts;
 pub mod slow_log;
 pub mod slow_operations;

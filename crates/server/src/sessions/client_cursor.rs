@@ -16,6 +16,7 @@ use crate::change_streams::change_stream::ChangeStream;
 use crate::data::Data;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
+use crate::observe::query_stats::RecordedQuery;
 use crate::sessions::session::SessionId;
 
 /// A batch ends before it would exceed a document's size.
@@ -77,6 +78,8 @@ pub struct ClientCursor {
     pub pinned: Option<Arc<PinnedSnapshot>>,
     pub returned: u64,
     pub batches: u64,
+    /// The part of `$queryStats` that the cursor is, where it is counted.
+    pub query_stats: Option<Box<RecordedQuery>>,
     /// The command that made it, for a cursor that is kept.
     origin: Option<Box<Origin>>,
 }
@@ -117,7 +120,17 @@ impl ClientCursor {
             pinned: None,
             returned: 0,
             batches: 0,
+            query_stats: None,
             origin: None,
+        }
+    }
+
+    /// A batch is made, as far as `$queryStats` is concerned.
+    #[inline]
+    pub fn end_counted_batch(&mut self) {
+        if let Some(query) = &mut self.query_stats {
+            query.returned = self.returned;
+            query.end_batch();
         }
     }
 

@@ -1,0 +1,302 @@
+//! The candidates: what a plan may read, which is an index or the records of a clustered collection. A candidate says which of its
+//! leading fields a filter bounds, in which order its keys are, and which ranges of keys the bounds are.
+
+use std::sync::Arc;
+
+use quarry_bson::{Document, RawValue, doc};
+use quarry_database::{
+    Collection, Ident, Index, IndexCatalog, KeyRange, is_widened_by_cut_keys, meeting_cut_keys,
+};
+use quarry_keystring::Direction;
+use smallvec::SmallVec;
+
+use super::filter_bounds::{Bound, Bounds, FilterBounds};
+use super::interval::Interval;
+use super::key_ranges::{apart, compose};
+use super::wanted::Wanted;
+use crate::Collation;
+use crate::hashed_index::HashedKeys;
+use crate::plan::IndexAccess;
+use crate::sort::SortPattern;
+
+/// An index, or the records of a clustered collection, as the planner sees it.
+pub struct Candidate<'c> {
+    pub name: &'c str,
+    pub ident: Ident,
+    /// Its fields' paths by number.
+    pub paths: &'c [u16],
+    pub prefix: &'c [u8],
+    /// None for the records: their pattern is `{_id: 1}`.
+    pub index: Option<&'c Index>,
+    pub multikey: u64,
+    pub has_cut_keys: bool,
+    pub is_unique: bool,
+    pub is_sparse: bool,
+    /// The number of the field whose values are kept hashed.
+    pub hashed: Option<usize>,
+    /// How it keeps strings.
+    pub collation: &'c Collation,
+    /// Strings are kept as the filter compares them.
+    pub is_alike: bool,
+}
+
+/// Records are kept under their `_id` as it is, and so are the keys of most indexes.
+static SIMPLE: Collation = Collation::SIMPLE;
+
+/// The leading fields of a candidate that the filter bounds.
+pub type Bounded = SmallVec<[Bound; 12]>;
+
+/// The indexes that plans may use, and the records of a clustered collection, for a filter that compares strings so.
+pub fn candidates<'c>(
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    asked: &Collation,
+) -> impl Iterator<Item = Candidate<'c>> {
+    let records = collection.is_clustered().then(|| Candidate {
+        name: "_id_",
+        ident: collection.ident,
+        paths: index_catalog.paths.of_records(),
+        prefix: collection.prefix.as_bytes(),
+        index: None,
+        multikey: 0,
+        has_cut_keys: false,
+        is_unique: true,
+        is_sparse: false,
+        hashed: None,
+        collation: &SIMPLE,
+        is_alike: asked.is_simple(),
+    });
+    // The keys of an index with a kind are no values: only plans that know the kind read it. Hashes are values of another field.
+    let usable = |(_, index): &(usize, &Index)| {
+        let is_repeated = collection.is_clustered() && &*index.name == "_id_";
+        let is_usable = !index.building && !index.hidden && !index.is_outdated();
+        is_usable && is_of_values(index) && !is_repeated
+    };
+    let indexes = index_catalog.indexes.iter().enumerate().filter(usable);
+    let indexes = indexes.map(|(position, index)| Candidate {
+        name: &index.name,
+        ident: index.ident,
+        paths: index_catalog.paths.of_index(position),
+        prefix: index.prefix.as_bytes(),
+        index: Some(index),
+        multikey: index.multikey_components(),
+        has_cut_keys: index.has_cut_keys(),
+        is_unique: index.unique,
+        is_sparse: index.sparse,
+        hashed: hashed_place(index),
+        collation: &index.collation,
+        is_alike: index.collation == *asked,
+    });
+    records.into_iter().chain(indexes)
+}
+
+/// Whether its keys are values of the fields of its pattern, or hashes of them.
+fn is_of_values(index: &Index) -> bool {
+    index.special.is_none() || hashed_place(index).is_some()
+}
+
+fn hashed_place(index: &Index) -> Option<usize> {
+    index.special.as_ref()?;
+    HashedKeys::of(index).map(|keys| keys.place)
+}
+
+impl<'c> Candidate<'c> {
+    pub fn is_clustered(&self) -> bool {
+        self.index.is_none()
+    }
+
+    pub fn fields_len(&self) -> usize {
+        self.index.map_or(1, |index| index.pattern.fields.len())
+    }
+
+    pub fn field(&self, number: usize) -> (&'c str, Direction) {
+        match self.index {
+            None => ("_id", Direction::Ascending),
+            Some(index) => {
+                let field = &index.pattern.fields[number];
+                (&field.path, field.direction)
+            }
+        }
+    }
+
+    pub fn fields(&self) -> impl Iterator<Item = (&'c str, Direction)> + '_ {
+        (0..self.fields_len()).map(|number| self.field(number))
+    }
+
+    fn pattern(&self) -> Arc<Document> {
+        match self.index {
+            None => Arc::new(doc! { "_id": 1 }),
+            Some(index) => Arc::clone(&index.pattern.document),
+        }
+    }
+
+    /// Whether it is a partial index that may lack documents which match. One that a hint names is used all the same, as
+    /// a sparse one is.
+    pub fn leaves_out(&self, bounds: &FilterBounds<'_>) -> bool {
+        let filter = self.index.and_then(|index| index.filter.as_deref());
+        filter.is_some_and(|filter| !bounds.imply(filter))
+    }
+
+    /// Whether plans may use it.
+    #[inline]
+    pub fn is_allowed(&self, wanted: &Wanted<'_>) -> bool {
+        match wanted.allowed {
+            None => true,
+            Some(filter) => filter.allows(self.name, &self.pattern()),
+        }
+    }
+
+    /// Whether every document has one entry, be the fields there or not.
+    pub fn tells_missing(&self) -> bool {
+        self.multikey == 0 && !self.is_sparse
+    }
+
+    pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
+        match hint {
+            RawValue::String(name) => name == self.name,
+            RawValue::Document(pattern) => {
+                quarry_bson::compare::compare_documents(pattern, self.pattern().as_raw()).is_eq()
+            }
+            _ => false,
+        }
+    }
+
+    /// The order of the keys in each range that the leading fields are bounded to one value of each, if it is the wanted one: whether
+    /// it is met from behind. None of those fields may be sorted by.
+    pub fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<bool> {
+        let mut leading = self.fields().take(equalities);
+        let asked = sort.fields();
+        let is_asked =
+            leading.any(|(path, _)| asked.iter().any(|field| field.path.as_str() == path));
+        match self.index {
+            Some(_) if !is_asked => self.order(sort, |number| number < equalities),
+            _ => None,
+        }
+    }
+
+    /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
+    pub fn bound(&self, bounds: &mut FilterBounds<'_>) -> (Bounded, usize, bool) {
+        let mut bounded = Bounded::new();
+        let mut has_array = false;
+        for (number, &path) in self.paths.iter().enumerate() {
+            let is_multikey = self.multikey & (1 << number) != 0;
+            // Fields of one array are keyed element by element, but may be met by different elements.
+            if is_multikey && has_array {
+                break;
+            }
+            let bound = match self.hashed == Some(number) {
+                false => bounds.of(path, self.field(number).0, is_multikey, self.collation),
+                true => self.bound_of_hashes(number, bounds),
+            };
+            let Some(bound) = bound else {
+                break;
+            };
+            has_array |= is_multikey;
+            bounded.push(bound);
+            if !bounds.get(bound).are_points() {
+                let equalities = bounded.len() - 1;
+                return (bounded, equalities, true);
+            }
+        }
+        let equalities = bounded.len();
+        (bounded, equalities, false)
+    }
+
+    /// The bound of the hashed field. A sparse index has no entry of a document without its first field.
+    fn bound_of_hashes(&self, number: usize, bounds: &mut FilterBounds<'_>) -> Option<Bound> {
+        let (path, name) = (self.paths[number], self.field(number).0);
+        let bound = bounds.of(path, name, false, self.collation)?;
+        let may_lack = self.is_sparse && number == 0 && bounds.get(bound).hold_null();
+        match may_lack {
+            true => None,
+            false => bounds.of_hashes(path, name, self.collation),
+        }
+    }
+
+    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
+    /// number, do not count.
+    pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
+        if self.multikey != 0 || self.is_sparse || self.has_cut_keys || !self.is_alike {
+            return None;
+        }
+        let is_constant = |path: &str| {
+            let number = self.fields().position(|(field, _)| field == path);
+            number.is_some_and(&has_one_value)
+        };
+        // Behind a hash that is not one value nothing is in order.
+        let in_order = self.hashed.unwrap_or(usize::MAX);
+        let fields = self.fields().enumerate();
+        let fields = fields.take_while(|(number, _)| *number != in_order || has_one_value(*number));
+        let fields = fields.map(|(_, field)| field);
+        let mut fields = fields.filter(|(path, _)| !is_constant(path));
+        let mut is_reversed = None;
+        let asked = sort.fields().iter();
+        for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {
+            let (path, direction) = fields.next()?;
+            if path != asked.path.as_str() {
+                return None;
+            }
+            let differs = direction != asked.direction;
+            if *is_reversed.get_or_insert(differs) != differs {
+                return None;
+            }
+        }
+        Some(is_reversed.unwrap_or(false))
+    }
+}
+
+impl Candidate<'_> {
+    /// Describes the index to those who scan it and those who show it.
+    pub fn access(&self, bounds: Vec<(String, Vec<String>)>) -> IndexAccess {
+        IndexAccess {
+            name: self
+                .index
+                .map_or_else(|| self.name.into(), |index| Arc::clone(&index.name)),
+            ident: self.ident,
+            is_of_records: self.is_clustered(),
+            pattern: self.pattern(),
+            is_multikey: self.multikey != 0,
+            is_unique: self.is_unique,
+            is_sparse: self.is_sparse,
+            collation: self.collation.specification().cloned(),
+            is_partial: self.index.is_some_and(|index| index.filter.is_some()),
+            bounds,
+        }
+    }
+
+    /// The ranges of keys, and whether they hold no other keys than those within the bounds. Records have whole keys; those of
+    /// an index may be cut.
+    pub fn ranges(&self, bounded: &[(Bounds<'_, '_>, Direction)]) -> (Vec<KeyRange>, bool) {
+        let ranges = compose(self.prefix, bounded);
+        if self.is_clustered() {
+            return (ranges, true);
+        }
+        let are_exact = !ranges.iter().any(is_widened_by_cut_keys);
+        (apart(ranges.into_iter().map(meeting_cut_keys)), are_exact)
+    }
+
+    /// The bounds of every field, as explain prints them.
+    pub fn texts(
+        &self,
+        bounded: &[(Bounds<'_, '_>, Direction)],
+        is_reversed: bool,
+    ) -> Vec<(String, Vec<String>)> {
+        let fields = self.fields().enumerate();
+        let texts = fields.map(|(number, (path, direction))| {
+            let intervals = bounded.get(number).map_or_else(
+                || vec![Interval::all()],
+                |(bounds, _)| bounds.to_intervals(),
+            );
+            let turns = (direction == Direction::Descending) != is_reversed;
+            let mut shown: Vec<String> = intervals
+                .iter()
+                .map(|interval| interval.text(turns))
+                .collect();
+            if turns {
+                shown.reverse();
+            }
+            (path.to_owned(), shown)
+        });
+        texts.collect()
+    }
+}

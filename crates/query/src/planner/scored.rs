@@ -1,0 +1,202 @@
+//! A candidate held against a query: the score of its shape, whether it serves another's turn, and the scan of its keys.
+
+use std::hash::Hasher;
+
+use quarry_database::{Ident, KeyRange, may_meet_cut_keys};
+use quarry_keystring::Direction;
+use smallvec::SmallVec;
+
+use super::candidate::{Bounded, Candidate};
+use super::covered::key_document;
+use super::filter_bounds::{Bound, Bounds, FilterBounds};
+use super::key_ranges::are_combined;
+use super::wanted::Wanted;
+use crate::plan::{IndexScan, MERGED_RANGES_MAX};
+use crate::sort::SortPattern;
+
+/// Better plans are greater.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+pub struct Score {
+    pub is_whole_unique_key: bool,
+    /// How many leading fields are bounded to single values.
+    pub equalities: usize,
+    has_range: bool,
+    pub gives_order: bool,
+    is_covering: bool,
+    is_clustered: bool,
+}
+
+/// A candidate with what the filter and the order say about it; the plan is made of the best one only.
+pub struct Scored<'c> {
+    pub candidate: Candidate<'c>,
+    pub score: Score,
+    bounded: Bounded,
+    /// Whether the order is met from behind; None when it is not met.
+    pub order: Option<bool>,
+    /// The order is met in each range, and not from one to the next.
+    pub is_merged: bool,
+}
+
+/// The scan of a candidate's keys.
+pub struct Scan {
+    pub node: Box<IndexScan>,
+    /// All that the keys lead to matches: no predicate asks more than the ranges say, and none of these was widened. Keys order
+    /// as values compare, so that what lies between two keys lies between their values.
+    pub answers: bool,
+    /// Each range is the one key of a record.
+    pub has_whole_keys: bool,
+}
+
+/// How many ranges these bounds are, all fields' intervals combined.
+fn ranges_len(bounds: &FilterBounds<'_>, bounded: &[Bound]) -> usize {
+    let lens = bounded
+        .iter()
+        .map(|bound| bounds.get(*bound).intervals_len());
+    lens.fold(1, usize::saturating_mul)
+}
+
+impl<'c> Scored<'c> {
+    /// Holds a candidate against the filter's bounds and what else is asked for.
+    pub fn of(
+        candidate: Candidate<'c>,
+        bounds: &mut FilterBounds<'_>,
+        is_clustered: bool,
+        wanted: &Wanted<'_>,
+    ) -> Scored<'c> {
+        let (bounded, equalities, has_range) = candidate.bound(bounds);
+        let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
+        let mut order = wanted.sort.and_then(|sort| {
+            candidate.order(sort, |number| {
+                number < equalities && single(&bounded[number])
+            })
+        });
+        let mut is_merged = false;
+        if let (None, Some(sort)) = (order, wanted.sort)
+            && ranges_len(bounds, &bounded) <= MERGED_RANGES_MAX
+        {
+            order = candidate.range_order(sort, equalities);
+            is_merged = order.is_some();
+        }
+        let is_whole_unique_key = candidate.is_unique
+            && equalities == candidate.fields_len()
+            && bounded.iter().all(single);
+        let is_covering = !is_merged
+            && wanted.read.is_some()
+            && candidate.index.is_some_and(|index| {
+                let asks_filter = !bounds.are_all(&bounded);
+                let sorts = order.is_none();
+                key_document(index, is_clustered, wanted, asks_filter, sorts).is_some()
+            });
+        let score = Score {
+            is_whole_unique_key,
+            equalities,
+            has_range,
+            gives_order: order.is_some(),
+            is_covering,
+            is_clustered: candidate.is_clustered(),
+        };
+        Scored {
+            candidate,
+            score,
+            bounded,
+            order,
+            is_merged,
+        }
+    }
+}
+
+impl Scored<'_> {
+    /// Like `Candidate::range_order`.
+    pub fn range_order(&self, sort: &SortPattern) -> Option<bool> {
+        self.candidate.range_order(sort, self.score.equalities)
+    }
+
+    /// Whether the filter keeps the scan from going through the whole index.
+    pub fn is_bounded(&self) -> bool {
+        self.score.equalities > 0 || self.score.has_range
+    }
+
+    /// The index that is read, or the records.
+    pub fn ident(&self) -> Ident {
+        self.candidate.ident
+    }
+
+    /// The paths of the fields that the filter bounds.
+    fn bounded_paths(&self) -> &[u16] {
+        &self.candidate.paths[..self.bounded.len()]
+    }
+
+    /// Whether the other one has nothing that this one has not: it bounds no other field, and gives no order and no documents
+    /// where this one does not.
+    pub fn serves(&self, other: &Scored<'_>) -> bool {
+        let has = |path: &u16| self.bounded_paths().contains(path);
+        other.bounded_paths().iter().all(has)
+            && self.score.gives_order >= other.score.gives_order
+            && self.score.is_covering >= other.score.is_covering
+    }
+
+    /// Adds what the candidate does for the query to a hash, without the values that it is asked for.
+    pub fn hash_shape(&self, hash: &mut impl Hasher) {
+        hash.write_usize(self.bounded.len());
+        hash.write_usize(self.score.equalities);
+        let flags = [
+            self.score.has_range,
+            self.score.gives_order,
+            self.score.is_covering,
+            self.order == Some(true),
+            self.is_merged,
+            self.candidate.is_alike,
+        ];
+        for flag in flags {
+            hash.write_u8(u8::from(flag));
+        }
+    }
+
+    /// A sparse index has no entry for a document that the filter may mean.
+    pub fn leaves_out_missing(&self, bounds: &FilterBounds<'_>) -> bool {
+        self.candidate.is_sparse
+            && self
+                .bounded
+                .first()
+                .is_none_or(|first| bounds.get(*first).hold_null())
+    }
+
+    /// Whether each range is one value of every field of a key that names one record, uncut.
+    fn has_whole_keys(&self, bounded: &[(Bounds<'_, '_>, Direction)], ranges: &[KeyRange]) -> bool {
+        let candidate = &self.candidate;
+        if !candidate.is_unique || self.score.equalities != candidate.fields_len() {
+            return false;
+        }
+        candidate.is_clustered()
+            || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
+    }
+
+    /// The scan of the candidate's keys.
+    pub fn scan(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
+        let candidate = &self.candidate;
+        let is_reversed = self.order.unwrap_or(false);
+        let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
+            .bounded
+            .iter()
+            .zip(candidate.fields())
+            .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
+            .collect();
+        let texts = match wanted.shows_bounds {
+            true => candidate.texts(&bounded, is_reversed),
+            false => Vec::new(),
+        };
+        let access = candidate.access(texts);
+        let (ranges, are_exact) = candidate.ranges(&bounded);
+        let has_whole_keys = self.has_whole_keys(&bounded, &ranges);
+        let is_one_key = self.score.equalities == candidate.fields_len() && ranges.len() == 1;
+        let mut node = Box::new(IndexScan::new(access, ranges, is_reversed, has_whole_keys));
+        if are_exact && is_one_key {
+            node.forget_repeats();
+        }
+        Scan {
+            node,
+            answers: are_exact && are_combined(&bounded) && bounds.are_all(&self.bounded),
+            has_whole_keys,
+        }
+    }
+}
