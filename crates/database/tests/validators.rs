@@ -41,7 +41,10 @@ impl DocumentValidator for IsOk {
     fn accepts(&self, document: RawDocument<'_>) -> Result<bool> {
         match document.get_str("ok") {
             Some("end") => Err(Error::Interrupted),
-            Some(_) => Err(Error::invalid(quarry_database::ErrorCode(2), "a text")),
+            Some(_) => Err(Error::invalid(
+                quarry_database::ErrorCode::BAD_VALUE,
+                "a text",
+            )),
             None => Ok(document.get("ok").is_some_and(|ok| ok.is_truthy())),
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Crowd {
     pub name: &'static str,
     /// The crowd in the words of the report.
     pub what: &'static str,
-    /// What is counted of it.
+    /// The unit in which its doings are counted.
     pub unit: &'static str,
     /// Has it come and begin; what is given back holds its connections.
     pub gather: Gather,
@@ -78,7 +78,7 @@ const SLOW_ROUND: Duration = Duration::from_secs(10);
 /// Slow clients whose turns fall together.
 const SLOW_TOGETHER: usize = 10;
 
-/// What the crowds read.
+/// Inserts the documents that the crowds read.
 pub(super) fn prepare(port: u16) -> io::Result<()> {
     let mut client = RawClient::connect(("127.0.0.1", port))?;
     for (collection, bytes) in [("small", 1000), ("large", LARGE_BYTES)] {

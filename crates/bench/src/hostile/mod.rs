@@ -46,7 +46,7 @@ pub struct Options {
     pub only: Option<String>,
 }
 
-/// What was seen beside one crowd, or beside none.
+/// The honest client's times beside one crowd or beside none, and the server's memory.
 struct Seen {
     times: Histogram<u64>,
     peak_bytes: u64,

@@ -1,4 +1,4 @@
-//! What createIndexes finds already there, and what it reports.
+//! The indexes that createIndexes finds already there, and its report.
 
 use crate::definitions::changes::{names_id, same_pattern};
 use crate::error::{Error, Result};
