@@ -288,6 +288,8 @@ impl ClientCursor {
     }
 
     /// Appends the next document to `out`; false if there is none now.
+    // Each document of a batch passes here; a second caller would take it out of the loop.
+    #[inline(always)]
     pub fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
         if !self.overflow.is_empty() {
             out.append(&mut self.overflow);
