@@ -115,6 +115,8 @@ impl ErrorCode {
     pub const SHARD_KEY_NOT_FOUND: Self = Self(61);
     /// `OplogOperationUnsupported`.
     pub const OPLOG_OPERATION_UNSUPPORTED: Self = Self(62);
+    /// `StaleShardVersion`.
+    pub const STALE_SHARD_VERSION: Self = Self(63);
     /// `WriteConcernTimeout`.
     pub const WRITE_CONCERN_TIMEOUT: Self = Self(64);
     /// `MultipleErrorsOccurred`.
@@ -219,6 +221,8 @@ impl ErrorCode {
     pub const EXCEEDED_MEMORY_LIMIT: Self = Self(146);
     /// `ReadConcernMajorityNotEnabled`.
     pub const READ_CONCERN_MAJORITY_NOT_ENABLED: Self = Self(148);
+    /// `StaleEpoch`.
+    pub const STALE_EPOCH: Self = Self(150);
     /// `MustUpgrade`.
     pub const MUST_UPGRADE: Self = Self(158);
     /// `DurationOverflow`.
@@ -546,6 +550,7 @@ impl ErrorCode {
             59 => "CommandNotFound",
             61 => "ShardKeyNotFound",
             62 => "OplogOperationUnsupported",
+            63 => "StaleShardVersion",
             64 => "WriteConcernTimeout",
             65 => "MultipleErrorsOccurred",
             66 => "ImmutableField",
@@ -598,6 +603,7 @@ impl ErrorCode {
             143 => "CursorInUse",
             146 => "ExceededMemoryLimit",
             148 => "ReadConcernMajorityNotEnabled",
+            150 => "StaleEpoch",
             158 => "MustUpgrade",
             159 => "DurationOverflow",
             160 => "MaxStalenessOutOfRange",

@@ -167,11 +167,13 @@ pub fn label_error(mut error: CommandError) -> CommandError {
         ErrorCode::CHANGE_STREAM_FATAL_ERROR,
         ErrorCode::CHANGE_STREAM_HISTORY_LOST,
     ];
-    // Beside those that may be sent again; what concerns shards does not happen here.
-    const RESUMABLE: [ErrorCode; 3] = [
+    // Beside those that may be sent again.
+    const RESUMABLE: [ErrorCode; 5] = [
         ErrorCode::FAILED_TO_SATISFY_READ_PREFERENCE,
         ErrorCode::RETRY_CHANGE_STREAM,
         ErrorCode::STALE_CONFIG,
+        ErrorCode::STALE_EPOCH,
+        ErrorCode::STALE_SHARD_VERSION,
     ];
     let has_labels =
         (error.details.as_ref()).is_some_and(|details| details.contains("errorLabels"));
