@@ -896,7 +896,7 @@ pub(crate) fn find_index<'i>(
     which: RawValue<'_>,
 ) -> Result<Option<&'i Index>> {
     Ok(match which {
-        RawValue::String(name) => indexes.iter().find(|index| name == &*index.name),
+        RawValue::String(name) => indexes.iter().find(|index| name == *index.name),
         RawValue::Document(pattern) => {
             let is_meant = |index: &&Index| same_pattern(index.pattern.document.as_raw(), pattern);
             let mut meant = indexes.iter().filter(is_meant);

@@ -416,7 +416,7 @@ impl Index {
     /// Whether a hint means this index, by its name or its key pattern.
     pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
         match hint {
-            RawValue::String(name) => name == &*self.name,
+            RawValue::String(name) => name == *self.name,
             RawValue::Document(pattern) => {
                 compare_documents(pattern, self.pattern.document.as_raw()).is_eq()
             }

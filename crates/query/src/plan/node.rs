@@ -177,7 +177,7 @@ pub fn summary(node: &dyn PlanNode) -> PlanSummary {
         Leaf::Collection => other = Some(PlanSummary::CollectionScan),
         Leaf::Id => other = Some(PlanSummary::IdHack),
         Leaf::Distinct(access) => {
-            other = Some(PlanSummary::DistinctScan(Arc::clone(&access.pattern)))
+            other = Some(PlanSummary::DistinctScan(Arc::clone(&access.pattern)));
         }
         Leaf::Count(access) => other = Some(PlanSummary::CountScan(Arc::clone(&access.pattern))),
         Leaf::Index(access) => {
