@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -19,17 +20,27 @@ pub(super) struct Crowd {
     pub what: &'static str,
     /// The unit in which its doings are counted.
     pub unit: &'static str,
-    /// Has it come and begin; what is given back holds its connections.
-    pub gather: Gather,
+    /// Has it come and begin; the connections that it only holds are given back.
+    pub gather: for<'scope, 'env> fn(&Meeting<'scope, 'env>) -> io::Result<Vec<TcpStream>>,
 }
 
-type Gather = for<'scope, 'env> fn(
-    &'scope Scope<'scope, 'env>,
-    u16,
-    u32,
-    &'env AtomicBool,
-    &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>>;
+/// The place where a crowd comes together, and its end.
+pub(super) struct Meeting<'scope, 'env> {
+    pub scope: &'scope Scope<'scope, 'env>,
+    /// The server's.
+    pub port: u16,
+    /// How many slow clients come.
+    pub slow: u32,
+    pub is_over: &'env AtomicBool,
+    /// Counts what the crowd has done, or the connections that it has lost.
+    pub done: &'env AtomicU64,
+}
+
+impl Meeting<'_, '_> {
+    fn count(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 pub(super) const CROWDS: [Crowd; 5] = [
     Crowd {
@@ -72,6 +83,9 @@ const HALF_BYTES: u32 = 40_000_000;
 /// A slow client's message, of which it sends a byte at a time.
 const SLOW_BYTES: u32 = 4_000;
 
+/// Who cannot connect tries again after it.
+const CONNECT_PAUSE: Duration = Duration::from_millis(10);
+
 /// The time in which each slow client has its turn once.
 const SLOW_ROUND: Duration = Duration::from_secs(10);
 
@@ -89,23 +103,15 @@ pub(super) fn prepare(port: u16) -> io::Result<()> {
 }
 
 /// Clients that send one message again and again. A server that refuses them, or turns them away, is asked again.
-fn again_and_again<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    (port, clients): (u16, usize),
-    message: Vec<u8>,
-    is_over: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
-    let message: std::sync::Arc<[u8]> = message.into();
-    let mut held = Vec::new();
+fn again_and_again(meeting: &Meeting<'_, '_>, clients: usize, message: Vec<u8>) {
+    let message: Arc<[u8]> = message.into();
+    let (port, is_over, done) = (meeting.port, meeting.is_over, meeting.done);
     for _ in 0..clients {
-        let first = TcpStream::connect(("127.0.0.1", port))?;
-        held.push(first);
-        let message = std::sync::Arc::clone(&message);
-        scope.spawn(move || {
+        let message = Arc::clone(&message);
+        meeting.scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 let Ok(mut client) = RawClient::connect(("127.0.0.1", port)) else {
-                    thread::yield_now();
+                    thread::sleep(CONNECT_PAUSE);
                     continue;
                 };
                 while !is_over.load(Ordering::Relaxed) {
@@ -119,16 +125,9 @@ fn again_and_again<'scope, 'env>(
             }
         });
     }
-    Ok(held)
 }
 
-fn sorts<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    port: u16,
-    _: u32,
-    is_over: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
+fn sorts(meeting: &Meeting<'_, '_>) -> io::Result<Vec<TcpStream>> {
     let pipeline = vec![
         doc! { "$project": { "s": 1, "n": { "$range": [0, 40_000] } } },
         doc! { "$unwind": "$n" },
@@ -137,51 +136,35 @@ fn sorts<'scope, 'env>(
     ];
     let command =
         doc! { "aggregate": "small", "pipeline": pipeline, "cursor": {}, "$db": DATABASE };
-    again_and_again(scope, (port, 50), op_msg(1, 0, &command), is_over, done)
+    again_and_again(meeting, 50, op_msg(1, 0, &command));
+    Ok(Vec::new())
 }
 
-fn large_inserts<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    port: u16,
-    _: u32,
-    is_over: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
+fn large_inserts(meeting: &Meeting<'_, '_>) -> io::Result<Vec<TcpStream>> {
     let document = doc! { "s": ("x".repeat(LARGE_BYTES)) };
     let command = doc! { "insert": "many", "documents": [document], "$db": DATABASE };
-    again_and_again(scope, (port, 200), op_msg(1, 0, &command), is_over, done)
+    again_and_again(meeting, 200, op_msg(1, 0, &command));
+    Ok(Vec::new())
 }
 
-fn untaken_replies<'scope, 'env>(
-    _: &'scope Scope<'scope, 'env>,
-    port: u16,
-    _: u32,
-    _: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
+fn untaken_replies(meeting: &Meeting<'_, '_>) -> io::Result<Vec<TcpStream>> {
     let message = op_msg(1, 0, &doc! { "find": "large", "$db": DATABASE });
     let mut held = Vec::new();
     for _ in 0..150 {
-        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        let mut client = TcpStream::connect(("127.0.0.1", meeting.port))?;
         client.write_all(&message)?;
         held.push(client);
-        done.fetch_add(1, Ordering::Relaxed);
+        meeting.count();
     }
     Ok(held)
 }
 
-fn half_messages<'scope, 'env>(
-    _: &'scope Scope<'scope, 'env>,
-    port: u16,
-    _: u32,
-    _: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
+fn half_messages(meeting: &Meeting<'_, '_>) -> io::Result<Vec<TcpStream>> {
     let mut message = header(HALF_BYTES);
     message.resize(HALF_BYTES as usize / 2, 0);
     let mut held = Vec::new();
     for _ in 0..100 {
-        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        let mut client = TcpStream::connect(("127.0.0.1", meeting.port))?;
         client.set_nonblocking(true)?;
         match client.write(&message) {
             Ok(_) => {}
@@ -189,7 +172,7 @@ fn half_messages<'scope, 'env>(
             Err(error) => return Err(error),
         }
         held.push(client);
-        done.fetch_add(1, Ordering::Relaxed);
+        meeting.count();
     }
     Ok(held)
 }
@@ -200,25 +183,20 @@ fn header(bytes: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn slow_clients<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    port: u16,
-    clients: u32,
-    is_over: &'env AtomicBool,
-    done: &'env AtomicU64,
-) -> io::Result<Vec<TcpStream>> {
+fn slow_clients(meeting: &Meeting<'_, '_>) -> io::Result<Vec<TcpStream>> {
+    let (port, is_over, done) = (meeting.port, meeting.is_over, meeting.done);
     let connect = move || {
         let mut client = TcpStream::connect(("127.0.0.1", port))?;
         client.write_all(&header(SLOW_BYTES)[..1])?;
         io::Result::Ok((client, 1))
     };
     let mut all = Vec::new();
-    for _ in 0..clients {
+    for _ in 0..meeting.slow {
         all.push(connect()?);
     }
     let turns = all.len().div_ceil(SLOW_TOGETHER).max(1);
     let pause = SLOW_ROUND / turns as u32;
-    scope.spawn(move || {
+    meeting.scope.spawn(move || {
         let header = header(SLOW_BYTES);
         while !is_over.load(Ordering::Relaxed) {
             for together in all.chunks_mut(SLOW_TOGETHER) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use quarry_bson::doc;
 
-use self::crowds::{CROWDS, Crowd};
+use self::crowds::{CROWDS, Crowd, Meeting};
 use crate::concurrent::LATENCY_NS_MAX;
 use crate::documents;
 use crate::process::{Launch, Server, target_directory};
@@ -101,7 +101,13 @@ fn beside(
     let is_over = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     let seen = thread::scope(|scope| {
-        let gathered = (crowd.gather)(scope, server.port, options.slow, &is_over, &done);
+        let gathered = (crowd.gather)(&Meeting {
+            scope,
+            port: server.port,
+            slow: options.slow,
+            is_over: &is_over,
+            done: &done,
+        });
         let seen = gathered.and_then(|held| {
             let seen = watch(&server, options.length);
             drop(held);
