@@ -172,19 +172,25 @@ MODEL_TIMES ?= 100
 SEEDS ?= 5000
 ENGINE_SEEDS ?= 1000
 ROUNDS ?= 100
-TORTURE_LANES ?= 3
-TORTURE_PARTS := torture-kills torture-engines torture-models torture-journal torture-orders
+TORTURE_LANES ?= 4
+TORTURE_PARTS := torture-kills torture-engines torture-kills-of-sessions torture-journal torture-models torture-orders
 
 .PHONY: $(TORTURE_PARTS)
+
+# Suites run beside each other: each keeps its servers' files in a place of its own, and only those of tests that fail.
+TORTURE_PYTEST = mkdir -p $(CARGO_TARGET_DIR)/torture && $(PYTHON) -m pytest -p no:cacheprovider -q -s -o tmp_path_retention_policy=failed --basetemp=$(CARGO_TARGET_DIR)/torture/$@
 
 torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of real engines (ENGINE_SEEDS), of thread interleavings (MODEL_TIMES), and ROUNDS of SIGKILL each
 	@$(MAKE) --no-print-directory --jobs=$(TORTURE_LANES) $(TORTURE_PARTS)
 	@$(MAKE) --no-print-directory one-of-each
 
 torture-kills:
-	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s -o tmp_path_retention_policy=failed \
-		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
-		tests/drivers/test_backup.py
+	@export QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS); $(TORTURE_PYTEST) \
+		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py
+
+torture-kills-of-sessions:
+	@export QUARRY=$(QUARRY) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS); $(TORTURE_PYTEST) \
+		tests/drivers/test_sessions.py tests/drivers/test_backup.py
 
 torture-engines:
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
