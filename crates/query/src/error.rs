@@ -1,8 +1,9 @@
 //! The errors of this crate: MongoDB's code and a message of MongoDB's shape, for a filter, update, projection, sort or
 //! expression that cannot be run. An error of the database below passes through as itself: it stands within as the cause, so
-//! that whoever handles it can ask what is to be done.
+//! that whoever handles it can ask what is to be done. So does an error of a stage that the server has added.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error_code::ErrorCode;
 
@@ -16,8 +17,15 @@ pub struct Error {
     pub code: ErrorCode,
     /// The text for the client.
     pub message: String,
-    /// The error of the database that it is; none for an error of the language.
-    cause: Option<Box<quarry_database::Error>>,
+    /// The error of another layer that it is; none for an error of the language.
+    cause: Option<Box<Cause>>,
+}
+
+/// An error of the layer below or above, on its way through this one.
+#[derive(Debug, Clone)]
+enum Cause {
+    Database(quarry_database::Error),
+    AddedStage(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -27,6 +35,18 @@ impl Error {
             code,
             message: message.into(),
             cause: None,
+        }
+    }
+
+    /// The error of a stage that another layer has added: `as_added_stage` finds it again on the other side of the pipeline.
+    pub fn of_added_stage<E>(code: ErrorCode, error: E) -> Error
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        Error {
+            code,
+            message: error.to_string(),
+            cause: Some(Box::new(Cause::AddedStage(Arc::new(error)))),
         }
     }
 
@@ -68,15 +88,28 @@ impl Error {
 
     /// The error of the database that it is.
     pub fn cause(&self) -> Option<&quarry_database::Error> {
-        self.cause.as_deref()
+        match self.cause.as_deref() {
+            Some(Cause::Database(cause)) => Some(cause),
+            Some(Cause::AddedStage(_)) | None => None,
+        }
     }
 
-    /// Carries the error out of what the database calls and whose errors are the database's. Nothing of it is lost: an error of
-    /// the language keeps its code and message, one of the database is itself.
+    /// The error of an added stage that it is, if that is of this type.
+    pub fn as_added_stage<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self.cause.as_deref() {
+            Some(Cause::AddedStage(error)) => error.downcast_ref(),
+            Some(Cause::Database(_)) | None => None,
+        }
+    }
+
+    /// Carries the error out of what the database calls and whose errors are the database's. An error of the language keeps its
+    /// code and message, one of the database is itself. Added stages do not run there.
     pub(crate) fn into_database(self) -> quarry_database::Error {
-        match self.cause {
-            Some(cause) => *cause,
-            None => quarry_database::Error::invalid(self.code, self.message),
+        match self.cause.map(|cause| *cause) {
+            Some(Cause::Database(cause)) => cause,
+            Some(Cause::AddedStage(_)) | None => {
+                quarry_database::Error::invalid(self.code, self.message)
+            }
         }
     }
 
@@ -119,7 +152,7 @@ impl From<quarry_database::Error> for Error {
         Error {
             code: ErrorCode(cause.code()),
             message: cause.to_string(),
-            cause: Some(Box::new(cause)),
+            cause: Some(Box::new(Cause::Database(cause))),
         }
     }
 }

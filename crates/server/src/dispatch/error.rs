@@ -124,21 +124,23 @@ impl std::error::Error for CommandError {}
 
 impl From<quarry_query::Error> for CommandError {
     fn from(error: quarry_query::Error) -> CommandError {
-        match error.cause() {
-            // The message may say more than the cause does.
-            Some(cause) => CommandError {
-                message: error.message.clone(),
-                ..CommandError::from(cause.clone())
-            },
-            None => CommandError::new(error.code, error.message),
+        let cause = match (error.as_added_stage::<CommandError>(), error.cause()) {
+            (Some(own), _) => own.clone(),
+            (None, Some(cause)) => CommandError::from(cause.clone()),
+            (None, None) => return CommandError::new(error.code, error.message),
+        };
+        // The message may say more than the cause does.
+        CommandError {
+            message: error.message,
+            ..cause
         }
     }
 }
 
-/// Carries the server's error over a stage that it has made for a pipeline.
+/// Carries the server's error through a pipeline, out of a stage that the server has added. It comes back whole.
 impl From<CommandError> for quarry_query::Error {
     fn from(error: CommandError) -> quarry_query::Error {
-        quarry_query::Error::new(ErrorCode(error.code), error.message)
+        quarry_query::Error::of_added_stage(ErrorCode(error.code), error)
     }
 }
 
@@ -170,5 +172,27 @@ impl From<quarry_database::Error> for CommandError {
             ends_command: error.ends_operation(),
             label: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_an_added_stage_comes_back_whole() {
+        let sent = CommandError {
+            details: Some(Box::new(quarry_bson::doc! { "errInfo": { "place": 3 } })),
+            is_unanswerable: true,
+            ends_command: true,
+            label: Some("ResumableChangeStreamError"),
+            ..CommandError::new(ErrorCode::CURSOR_KILLED, "the cursor was killed")
+        };
+        let back = CommandError::from(quarry_query::Error::from(sent.clone()));
+        assert_eq!(back.code, sent.code);
+        assert_eq!(back.message, sent.message);
+        assert_eq!(back.details, sent.details);
+        assert_eq!(back.label, sent.label);
+        assert!(back.is_unanswerable && back.ends_command);
     }
 }
