@@ -158,7 +158,8 @@ impl MemoryBudget {
 
     /// Gives back what was held for a reply.
     pub(crate) fn give_back_reply(&self, bytes: usize) {
-        self.replies.fetch_sub(bytes, Relaxed);
+        let before = self.replies.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "a reply gives back what it held");
         self.give_back(bytes);
     }
 

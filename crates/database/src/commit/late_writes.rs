@@ -154,6 +154,10 @@ impl LateWrites {
             return Ok(None);
         }
         let mut held = self.held.lock();
+        debug_assert!(
+            !self.is_held.load(Ordering::Relaxed) && held.refused.is_none(),
+            "one batch is held at most: the one before was handed over"
+        );
         std::mem::swap(&mut held.batch, batch);
         held.refused = refused;
         self.is_held.store(true, Ordering::Release);
@@ -279,6 +283,10 @@ impl LateWrites {
 
     /// The engine has the batch.
     fn done(&self, held: &mut Held) {
+        debug_assert!(
+            self.is_held.load(Ordering::Relaxed),
+            "a held batch is handed over once"
+        );
         held.refused = None;
         if held.batch.bytes_len() > HELD_BYTES_MAX {
             held.batch = WriteBatch::new();

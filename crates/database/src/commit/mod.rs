@@ -185,6 +185,11 @@ pub struct Counts {
 
 impl Counts {
     fn change(&mut self, documents: i64, bytes: i64) {
+        debug_assert!(
+            self.documents.checked_add_signed(documents).is_some()
+                && self.bytes.checked_add_signed(bytes).is_some(),
+            "no more goes out of a collection than is in it: {self:?} {documents} {bytes}"
+        );
         self.documents = self.documents.saturating_add_signed(documents);
         self.bytes = self.bytes.saturating_add_signed(bytes);
     }
@@ -205,6 +210,10 @@ impl Trailer {
 
     /// Appends the record. Each commit has one: it is written where it will stand.
     fn write(&self, record: &mut Vec<u8>) {
+        debug_assert!(
+            self.counts.is_sorted_by(|(a, _), (b, _)| a < b),
+            "a collection's counters stand in a group once"
+        );
         Header::PLAIN.write(record);
         for (ident, counts) in &self.counts {
             WriteBatch::append_put(

@@ -104,11 +104,19 @@ pub(crate) fn cut(
     (fields, end): (usize, usize),
     record_key: &[u8],
 ) -> usize {
+    debug_assert!(
+        end - start > KEY_BYTES_MAX && end == bytes.len(),
+        "only a key that is too long is cut, and it stands last"
+    );
     let hash = Sha256::digest(&bytes[start..end]);
     let fields = bytes[start + index.prefix.as_bytes().len()..fields].to_vec();
     bytes.truncate(start + CUT_BYTES);
     bytes.extend_from_slice(&hash[..HASH_BYTES]);
     let key_end = bytes.len();
+    debug_assert!(
+        key_end - start == KEY_BYTES_MAX,
+        "a cut key is as long as a key may be"
+    );
     bytes.push(if index.unique { CUT_UNIQUE } else { CUT });
     write_len(bytes, fields.len());
     bytes.extend_from_slice(&fields);

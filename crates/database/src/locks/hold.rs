@@ -234,11 +234,20 @@ impl Holds {
         let shard = self.shard(ident);
         let mut states = shard.states.lock();
         let Some(state) = states.get_mut(&ident) else {
+            debug_assert!(false, "the state of a hold lasts as long as the hold");
             return;
         };
         if exclusive {
+            debug_assert!(
+                state.exclusive && state.shared == 0,
+                "an exclusive hold is shared with nobody"
+            );
             state.exclusive = false;
         } else {
+            debug_assert!(
+                state.shared > 0 && !state.exclusive,
+                "a shared hold stands beside shared ones alone"
+            );
             state.shared -= 1;
         }
         let waited_for = exclusive || state.exclusive_waiting > 0;

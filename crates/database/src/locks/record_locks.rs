@@ -95,7 +95,8 @@ impl LockTable {
     #[inline]
     pub(super) fn release(&self, hash: u64) {
         let shard = self.shard(hash);
-        shard.taken.lock().remove(&hash);
+        let held = shard.taken.lock().remove(&hash);
+        debug_assert!(held.is_some(), "a lock that ends was held, and ends once");
         shard.released.notify_all();
     }
 

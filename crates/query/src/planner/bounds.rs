@@ -302,5 +302,9 @@ fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
             _ => apart.push(interval),
         }
     }
+    debug_assert!(
+        apart.is_sorted_by(|a, b| a.high.bytes <= b.low.bytes),
+        "intervals of a field stand apart, in order"
+    );
     apart
 }

@@ -87,6 +87,10 @@ pub fn apart(ranges: impl Iterator<Item = KeyRange>) -> Vec<KeyRange> {
         if interrupts::is_over(UNITS_OF_AN_INTERVAL) {
             break;
         }
+        debug_assert!(
+            joined.last().is_none_or(|last| last.start <= range.start),
+            "ranges come in the order of their keys"
+        );
         match joined.last_mut() {
             Some(last) if range.start < last.end => {
                 if range.end > last.end {

@@ -14,6 +14,10 @@ pub(super) fn begin(out: &mut Vec<u8>) -> usize {
 
 /// Ends the one that began at `start`. A length beyond 32 bits is refused with the document's size.
 pub(super) fn end(start: usize, out: &mut Vec<u8>) {
+    debug_assert!(
+        out[start..].starts_with(&[0; LENGTH_BYTES]),
+        "a document that begins here is ended once"
+    );
     out.push(0);
     let length = (out.len() - start) as u32;
     out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());

@@ -337,6 +337,10 @@ impl CheckedOut<'_> {
 
     /// Begins a higher txnNumber. A transaction that is open ends, because its client has gone on.
     fn advance(&mut self, phase: Phase) {
+        debug_assert!(
+            (self.state.number).is_none_or(|last| last < self.arguments.number),
+            "a session's numbers only rise"
+        );
         self.abort_open();
         self.state.history.advance();
         self.state.number = Some(self.arguments.number);
