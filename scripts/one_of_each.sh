@@ -50,7 +50,7 @@ use std::sync::Arc;
 
 use quarry_bson::DocumentBuilder;
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::Result;
 
@@ -74,14 +74,14 @@ impl Stage for Pass {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Passing)
     }
 }
 
 struct Passing;
 
-impl Running for Passing {
+impl RunningStage for Passing {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         upstream.next(out)
     }

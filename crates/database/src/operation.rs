@@ -162,19 +162,19 @@ thread_local! {
 /// Says which operation runs on this thread, until it is dropped: for waits and long work far below the places that know
 /// the operation, such as a commit that waits for a stalled engine.
 #[must_use = "the operation is forgotten where it is dropped"]
-pub struct Running {
+pub struct OperationGuard {
     _stays_on_its_thread: PhantomData<*const ()>,
 }
 
 /// Makes the operation the one that runs on this thread, until the guard is dropped.
-pub fn run_as(operation: Arc<Operation>) -> Running {
+pub fn run_as(operation: Arc<Operation>) -> OperationGuard {
     RUNNING.set(Some(operation));
-    Running {
+    OperationGuard {
         _stays_on_its_thread: PhantomData,
     }
 }
 
-impl Drop for Running {
+impl Drop for OperationGuard {
     fn drop(&mut self) {
         RUNNING.set(None);
     }

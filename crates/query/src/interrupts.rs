@@ -44,19 +44,19 @@ thread_local! {
 /// Until it is dropped, long work on this thread ends when the operation is killed, runs out of time or has lost its
 /// client, and what it holds is counted from nothing.
 #[must_use = "the operation is forgotten where it is dropped"]
-pub struct Running {
-    _of_the_layers_below: quarry_database::Running,
+pub struct InterruptGuard {
+    _of_the_layers_below: quarry_database::OperationGuard,
 }
 
 /// Makes the operation the one whose interrupts this thread looks at, until the guard is dropped.
-pub fn run_as(operation: Arc<Operation>) -> Running {
+pub fn run_as(operation: Arc<Operation>) -> InterruptGuard {
     begin();
-    Running {
+    InterruptGuard {
         _of_the_layers_below: quarry_database::run_as(operation),
     }
 }
 
-impl Drop for Running {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
         begin();
     }

@@ -60,7 +60,7 @@ fn collating() {
 fn run(name: &str) {
     let mut requests = Requests {
         request: None,
-        foreign: Foreign::default(),
+        foreign: OtherCollections::default(),
         context: ExpressionContext::at(NOW_MS),
     };
     script::run(&format!("pipeline_scripts/{name}.txt"), &mut requests);
@@ -75,7 +75,7 @@ enum Request {
 /// The request that was read last, unless it was refused, and what those before it have set.
 struct Requests {
     request: Option<Request>,
-    foreign: Foreign,
+    foreign: OtherCollections,
     context: ExpressionContext,
 }
 
@@ -152,7 +152,7 @@ fn documents_of(text: &str) -> Vec<Document> {
         .collect()
 }
 
-fn answer(request: &Request, input: &str, foreign: &mut Foreign) -> String {
+fn answer(request: &Request, input: &str, foreign: &mut OtherCollections) -> String {
     match request {
         Request::Eval(expression) => {
             let document = value_of(input);
@@ -190,7 +190,11 @@ fn typed(value: RawValue<'_>) -> String {
     }
 }
 
-fn results_of(pipeline: &Pipeline, input: &[Document], foreign: &mut Foreign) -> Result<String> {
+fn results_of(
+    pipeline: &Pipeline,
+    input: &[Document],
+    foreign: &mut OtherCollections,
+) -> Result<String> {
     let mut input = Documents(input.iter());
     let mut execution = pipeline.start();
     let mut results = Vec::new();
@@ -244,13 +248,13 @@ impl Source for Documents<'_> {
 
 /// The documents of collections by name, and those that open reads have left.
 #[derive(Default)]
-struct Foreign {
+struct OtherCollections {
     documents: BTreeMap<String, Vec<Document>>,
     reads: Vec<VecDeque<Document>>,
     open: usize,
 }
 
-impl Collections for Foreign {
+impl Collections for OtherCollections {
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> Result<ReadId> {
         let matcher = Matcher::parse_in(find.filter, find.context)?;
         let documents = self
@@ -299,7 +303,7 @@ fn a_sample_has_its_size_and_no_document_twice() {
         let stages = value_of(&format!("[{{\"$sample\": {{\"size\": {size}}}}}]"));
         let pipeline =
             Pipeline::parse(stages.as_array().unwrap(), &ExpressionContext::default()).unwrap();
-        let text = results_of(&pipeline, &documents, &mut Foreign::default()).unwrap();
+        let text = results_of(&pipeline, &documents, &mut OtherCollections::default()).unwrap();
         let mut ids: Vec<&str> = text
             .split("_id: ")
             .skip(1)

@@ -15,7 +15,7 @@ use crate::build::IndexBuilder;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
-use crate::definitions::builds::{Running, stage_mark, unstage_mark};
+use crate::definitions::builds::{RunningBuilds, stage_mark, unstage_mark};
 use crate::definitions::changes::stage_index_drop;
 use crate::definitions::known_index::{IndexesCreated, Known, known};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ struct Registered<'b> {
     created: usize,
     lsn: Option<u64>,
     /// The indexes that have to be built.
-    running: Option<Running<'b>>,
+    running: Option<RunningBuilds<'b>>,
 }
 
 impl IndexBuilder {

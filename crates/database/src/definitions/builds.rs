@@ -6,7 +6,7 @@
 //! range knows every build that nobody will finish. Nobody was told that such an index exists: a thread drops it, as
 //! dropIndexes would, while the database already serves; writers keep it up to date until then.
 //!
-//! Running builds are known in memory too. createIndexes with a definition that another one builds waits for it, and
+//! RunningBuilds builds are known in memory too. createIndexes with a definition that another one builds waits for it, and
 //! with one that nobody builds (the cleaner has not come to it, or a failed build could not be taken back because
 //! writes were refused) replaces it.
 
@@ -41,16 +41,16 @@ pub struct Builds {
 }
 
 /// The indexes of one createIndexes, running until dropped.
-pub struct Running<'b> {
+pub struct RunningBuilds<'b> {
     builds: &'b Builds,
     idents: Vec<Ident>,
 }
 
 impl Builds {
-    pub fn start(&self, idents: Vec<Ident>) -> Running<'_> {
+    pub fn start(&self, idents: Vec<Ident>) -> RunningBuilds<'_> {
         let new = idents.iter().map(|ident| (*ident, Noted::default()));
         self.running.lock().extend(new);
-        Running {
+        RunningBuilds {
             builds: self,
             idents,
         }
@@ -95,13 +95,13 @@ impl Builds {
     }
 }
 
-impl Running<'_> {
+impl RunningBuilds<'_> {
     pub fn idents(&self) -> &[Ident] {
         &self.idents
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningBuilds<'_> {
     fn drop(&mut self) {
         let mut running = self.builds.running.lock();
         for ident in &self.idents {

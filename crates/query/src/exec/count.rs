@@ -8,7 +8,7 @@ use super::request::CountRequest;
 use super::view;
 use crate::error::Result;
 use crate::expression::ExpressionContext;
-use crate::plan::{Count, Flow, Parsed, View, run};
+use crate::plan::{Count, Flow, Parsed, PlanContext, run};
 use crate::planner::Wanted;
 use crate::query_shape::QueryParts;
 
@@ -51,12 +51,12 @@ pub fn count(scope: Scope<'_>, operation: &Operation, request: CountRequest<'_>)
     };
     let input = plan(&snapshot, &parsed, Some(operation), wanted)?;
     let mut count = Count::new(input, request.skip, request.limit);
-    let view = View {
+    let context = PlanContext {
         snapshot: &snapshot,
         operation,
         parsed: &parsed,
         is_replay: false,
     };
-    run(&mut count, &view, &mut |_| Ok(Flow::Continue))?;
+    run(&mut count, &context, &mut |_| Ok(Flow::Continue))?;
     Ok(count.counted())
 }

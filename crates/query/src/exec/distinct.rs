@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_collated, units_of};
-use crate::plan::{Flow, Parsed, View, run};
+use crate::plan::{Flow, Parsed, PlanContext, run};
 use crate::planner::{Missing, Wanted};
 use crate::query_shape::QueryParts;
 
@@ -74,13 +74,13 @@ pub fn distinct(
             plan(&snapshot, &parsed, Some(operation), wanted)?
         }
     };
-    let view = View {
+    let context = PlanContext {
         snapshot: &snapshot,
         operation,
         parsed: &parsed,
         is_replay: false,
     };
-    run(&mut *root, &view, &mut |row| {
+    run(&mut *root, &context, &mut |row| {
         let document = row.document.unwrap_or(RawDocument::EMPTY);
         found.collect(RawValue::Document(document), path.parts())?;
         Ok(Flow::Continue)

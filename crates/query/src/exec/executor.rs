@@ -14,7 +14,7 @@ use super::collections::OtherCollections;
 use crate::error::Result;
 use crate::memory::{self, Account, Charge};
 use crate::pipeline::{Execution, Run, Show, Source, show_all};
-use crate::plan::{Flow, Node, Parsed, Row, View, run};
+use crate::plan::{Flow, Node, Parsed, PlanContext, Row, run};
 
 /// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
@@ -468,13 +468,13 @@ impl Reading {
         if again == 0 {
             return Ok(());
         }
-        let view = View {
+        let context = PlanContext {
             snapshot,
             operation,
             parsed: of(parsed),
             is_replay: true,
         };
-        root.next(&view, &mut |_| {
+        root.next(&context, &mut |_| {
             again -= 1;
             Ok(if again == 0 {
                 Flow::Stop
@@ -519,7 +519,7 @@ impl Reading {
             ahead,
             ..
         } = self;
-        let view = View {
+        let context = PlanContext {
             snapshot,
             operation,
             parsed: of(parsed),
@@ -527,7 +527,7 @@ impl Reading {
         };
         root.mark();
         let mut count = 0;
-        let more = run(&mut **root, &view, &mut |row: &Row<'_>| {
+        let more = run(&mut **root, &context, &mut |row: &Row<'_>| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
             memory::check_document(document.len_bytes())?;
             ahead.bytes.extend_from_slice(document.as_bytes());

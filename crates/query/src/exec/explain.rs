@@ -27,7 +27,7 @@ use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
 use crate::pipeline::Pipeline;
 use crate::plan::{
-    Count, Flow, NoRows, Node, Parsed, Shown, View, Write, explain_node, number, run,
+    Count, Flow, NoRows, Node, Parsed, PlanContext, Shown, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Missing, Tried, Wanted};
 use crate::query_shape::{QueryParts, short_hash};
@@ -538,14 +538,14 @@ fn measure(
     let (keys, docs) = examined();
     let before = quarry_timing::breakdown();
     let started = Instant::now();
-    let view = View {
+    let context = PlanContext {
         snapshot,
         operation,
         parsed,
         is_replay: false,
     };
     let mut returned = 0;
-    run(&mut **root, &view, &mut |_| {
+    run(&mut **root, &context, &mut |_| {
         returned += 1;
         Ok(Flow::Continue)
     })?;

@@ -18,7 +18,8 @@ use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::plan::{
-    CollectionScan, Flow, Kept, Leaf, Node, Parsed, PlanNode, Purpose, SeenRecords, View, run,
+    CollectionScan, Flow, Kept, Leaf, Node, Parsed, PlanContext, PlanNode, Purpose, SeenRecords,
+    run,
 };
 use crate::planner::Wanted;
 use crate::query_shape::QueryParts;
@@ -233,8 +234,8 @@ impl<'t> Target<'t> {
             }
             let mut keys: Vec<Vec<u8>> = Vec::new();
             let mut bytes = 0;
-            let view = self.view(&current, parsed);
-            let more = run(&mut *root, &view, &mut |row| {
+            let context = self.plan_context(&current, parsed);
+            let more = run(&mut *root, &context, &mut |row| {
                 let document = row.document.unwrap_or(RawDocument::EMPTY);
                 if !is_indexed(&current, sparse, document)? {
                     return Ok(Flow::Continue);
@@ -332,10 +333,14 @@ impl<'t> Target<'t> {
         };
         let mut root = plan(&snapshot, parsed, Some(self.operation), wanted)?;
         let mut found = None;
-        run(&mut *root, &self.view(&snapshot, parsed), &mut |row| {
-            found = Some(row.record.to_vec());
-            Ok(Flow::Stop)
-        })?;
+        run(
+            &mut *root,
+            &self.plan_context(&snapshot, parsed),
+            &mut |row| {
+                found = Some(row.record.to_vec());
+                Ok(Flow::Stop)
+            },
+        )?;
         Ok(found.map(|key| (snapshot.collection.ident, key)))
     }
 
@@ -358,8 +363,12 @@ impl<'t> Target<'t> {
         }
     }
 
-    fn view<'v>(&'v self, snapshot: &'v CollectionSnapshot, parsed: &'v Parsed) -> View<'v> {
-        View {
+    fn plan_context<'v>(
+        &'v self,
+        snapshot: &'v CollectionSnapshot,
+        parsed: &'v Parsed,
+    ) -> PlanContext<'v> {
+        PlanContext {
             snapshot,
             operation: self.operation,
             parsed,
@@ -647,13 +656,13 @@ mod tests {
         );
         let mut root = planned("a");
         root.set_purpose(Purpose::ChangeInPlace);
-        let view = View {
+        let context = PlanContext {
             snapshot: &snapshot,
             operation: &fixture.operation,
             parsed: &parsed,
             is_replay: false,
         };
-        let more = run(&mut *root, &view, &mut |_| Ok(Flow::Continue));
+        let more = run(&mut *root, &context, &mut |_| Ok(Flow::Continue));
         assert!(!more.unwrap() && root.take_full().is_none());
     }
 

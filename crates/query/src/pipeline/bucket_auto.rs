@@ -10,7 +10,7 @@ use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::preferred_numbers::Series;
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
@@ -199,7 +199,7 @@ impl Stage for BucketAuto {
         }
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Filling {
             stage: self,
             input: None,
@@ -331,7 +331,7 @@ impl Bucket {
     }
 }
 
-impl Running for Filling {
+impl RunningStage for Filling {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let stage = &*self.stage;
         let input = match &mut self.input {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::DocumentBuilder;
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
@@ -48,7 +48,7 @@ impl Stage for Count {
         Reads::Only
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Counting {
             stage: self,
             done: false,
@@ -61,7 +61,7 @@ struct Counting {
     done: bool,
 }
 
-impl Running for Counting {
+impl RunningStage for Counting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         if std::mem::replace(&mut self.done, true) {
             return Ok(false);

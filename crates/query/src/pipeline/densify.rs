@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quarry_bson::compare::compare_values;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::nested_field;
 use super::sort_stage;
 use super::stage::{Reads, Specification, Stage, Stages};
@@ -309,7 +309,7 @@ impl Stage for Densify {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Densifying {
             partitions: ValueSet::new(&self.collation),
             stage: self,
@@ -492,7 +492,7 @@ impl Densifying {
     }
 }
 
-impl Running for Densifying {
+impl RunningStage for Densifying {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(gap) = self.gap.take() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{Input, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, type_name};
@@ -92,7 +92,7 @@ impl Stage for Computed {
         out.append(self.name(), &self.specification);
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Computing {
             stage: self,
             computed: None,
@@ -114,7 +114,7 @@ struct Computing {
     computed: Option<(std::vec::IntoIter<Document>, Charge)>,
 }
 
-impl Running for Computing {
+impl RunningStage for Computing {
     fn next(&mut self, _: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let (left, charge) = match &mut self.computed {
             Some(computed) => computed,
@@ -141,7 +141,7 @@ impl Stage for Documents {
         out.append(self.name, &self.specification);
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(HandingOut {
             stage: self,
             position: 0,
@@ -162,7 +162,7 @@ struct HandingOut {
     position: usize,
 }
 
-impl Running for HandingOut {
+impl RunningStage for HandingOut {
     fn next(&mut self, _: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(document) = self.stage.documents.get(self.position) else {
             return Ok(false);

@@ -129,11 +129,11 @@ impl<'r> Run<'r> {
 
 /// A pipeline between two pulls.
 pub struct Execution {
-    stages: Vec<Box<dyn Running>>,
+    stages: Vec<Box<dyn RunningStage>>,
 }
 
 impl Execution {
-    pub(super) fn new(stages: Vec<Box<dyn Running>>) -> Execution {
+    pub(super) fn new(stages: Vec<Box<dyn RunningStage>>) -> Execution {
         Execution { stages }
     }
 
@@ -188,7 +188,7 @@ impl fmt::Debug for Execution {
 }
 
 /// The running form of a stage.
-pub trait Running: Send {
+pub trait RunningStage: Send {
     /// As `Source::next`, from the stages before.
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool>;
 
@@ -204,7 +204,7 @@ pub trait Running: Send {
 
 /// The stages before a stage, and what the request lends.
 pub struct Upstream<'u, 'r> {
-    stages: &'u mut [Box<dyn Running>],
+    stages: &'u mut [Box<dyn RunningStage>],
     run: &'u mut Run<'r>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::{Buffer, RunInput, Running, Show, Source, Upstream};
+use super::execution::{Buffer, RunInput, RunningStage, Show, Source, Upstream};
 use super::parsed::Pipeline;
 use super::stage::{Named, Reads, Specification, Stage, Stages, Within, one};
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ impl Stage for Facet {
         }
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Faceting {
             stage: self,
             is_done: false,
@@ -137,7 +137,7 @@ struct Faceting {
     is_done: bool,
 }
 
-impl Running for Faceting {
+impl RunningStage for Faceting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         if std::mem::replace(&mut self.is_done, true) {
             return Ok(false);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::matcher::{Matcher, Near};
@@ -91,7 +91,7 @@ impl Stage for GeoNear {
         Reads::Everything
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Misplaced)
     }
 }
@@ -99,7 +99,7 @@ impl Stage for GeoNear {
 /// The stage where no find has done it: over documents that another pipeline makes.
 struct Misplaced;
 
-impl Running for Misplaced {
+impl RunningStage for Misplaced {
     fn next(&mut self, _: &mut Upstream<'_, '_>, _: &mut Vec<u8>) -> Result<bool> {
         let text = "$geoNear is only valid as the first stage in an optimized pipeline.";
         Err(Error::location(40_603, text))

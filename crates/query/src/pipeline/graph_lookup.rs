@@ -12,7 +12,7 @@ use quarry_bson::{
 };
 
 use super::equality::{any_of, both, each_at};
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::OpenPipeline;
@@ -339,7 +339,7 @@ impl Stage for GraphLookup {
         }
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Searching {
             stage: self,
             document: Buffer::default(),
@@ -352,7 +352,7 @@ struct Searching {
     document: Buffer,
 }
 
-impl Running for Searching {
+impl RunningStage for Searching {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(document) = upstream.read(&mut self.document)? else {
             return Ok(false);

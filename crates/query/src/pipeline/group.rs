@@ -10,7 +10,7 @@ use quarry_timing::{Phase, phase};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
 use super::stage::{Reads, Specification, Stage, Stages, one};
@@ -76,7 +76,7 @@ impl Stage for Group {
         self.id.as_path().filter(|_| are_firsts)?.root_path()
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Grouping {
             stage: self,
             groups: None,
@@ -316,7 +316,7 @@ struct Groups {
     rows: Option<Box<GroupedRows>>,
 }
 
-impl Running for Grouping {
+impl RunningStage for Grouping {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let groups = match &mut self.groups {
             Some(groups) => groups,

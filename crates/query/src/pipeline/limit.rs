@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 
@@ -66,7 +66,7 @@ impl Stage for Limit {
         PartOfFind::Limit(self.count)
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Limiting { left: self.count })
     }
 }
@@ -88,7 +88,7 @@ struct Limiting {
     left: u64,
 }
 
-impl Running for Limiting {
+impl RunningStage for Limiting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);

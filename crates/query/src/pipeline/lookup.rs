@@ -10,7 +10,7 @@ use std::sync::Arc;
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::equality::{self, any_of, each_at};
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
@@ -309,7 +309,7 @@ impl Stage for Lookup {
         Ok(unwound.map(|unwound| one(UnwoundLookup::new(&self, unwound))))
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(LookingUp {
             stage: self,
             document: Buffer::default(),
@@ -360,7 +360,7 @@ struct LookingUp {
     constant: Option<Counted>,
 }
 
-impl Running for LookingUp {
+impl RunningStage for LookingUp {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(document) = upstream.read(&mut self.document)? else {
             return Ok(false);

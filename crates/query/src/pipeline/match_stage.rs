@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
-use super::execution::{Running, Show, Upstream};
+use super::execution::{RunningStage, Show, Upstream};
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages};
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
@@ -43,7 +43,7 @@ impl Stage for Match {
         out.append(self.name(), self.filter.as_raw());
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Matching { stage: self })
     }
 
@@ -68,7 +68,7 @@ struct Matching {
     stage: Arc<Match>,
 }
 
-impl Running for Matching {
+impl RunningStage for Matching {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         while upstream.next(out)? {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::execution::Running;
+use super::execution::RunningStage;
 use super::out::{Passing, last_text};
 use super::stage::{Reads, Specification, Stage, Stages, Within, one};
 use super::written::{
@@ -364,7 +364,7 @@ impl Stage for Merge {
         Some(ResultWritten::Merge(self))
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Passing)
     }
 }

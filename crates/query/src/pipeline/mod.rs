@@ -63,7 +63,8 @@ use quarry_bson::{RawArray, RawValue};
 pub use documents::Documents;
 pub(crate) use execution::show_all;
 pub use execution::{
-    Collections, Execution, NoCollections, ReadId, Run, Running, Show, Source, SubFind, Upstream,
+    Collections, Execution, NoCollections, ReadId, Run, RunningStage, Show, Source, SubFind,
+    Upstream,
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use super::written::{CollectionWritten, Out, ResultWritten, WriteTarget};
 use crate::error::{Error, Result};
@@ -92,7 +92,7 @@ impl Stage for Out {
         Some(ResultWritten::Out(self))
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Passing)
     }
 }
@@ -100,7 +100,7 @@ impl Stage for Out {
 /// Hands the documents to whoever writes them.
 pub(super) struct Passing;
 
-impl Running for Passing {
+impl RunningStage for Passing {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         upstream.next(out)
     }

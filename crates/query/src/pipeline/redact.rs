@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression};
@@ -44,7 +44,7 @@ impl Stage for Redact {
         Reads::Everything
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Redacting {
             stage: self,
             buffer: Buffer::default(),
@@ -57,7 +57,7 @@ struct Redacting {
     buffer: Buffer,
 }
 
-impl Running for Redacting {
+impl RunningStage for Redacting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         while let Some(root) = upstream.read(&mut self.buffer)? {
             let redaction = Redaction {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::stage::{DocumentMap, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Evaluated, Expression, type_name};
@@ -74,7 +74,7 @@ impl Stage for ReplaceRoot {
         Some(self)
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Replacing {
             stage: self,
             buffer: Buffer::default(),
@@ -98,7 +98,7 @@ struct Replacing {
     buffer: Buffer,
 }
 
-impl Running for Replacing {
+impl RunningStage for Replacing {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(document) = upstream.read(&mut self.buffer)? else {
             return Ok(false);

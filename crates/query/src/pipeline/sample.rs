@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawValue};
 
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::sorter::{Sorted, Sorter};
@@ -67,7 +67,7 @@ impl Stage for Sample {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Sampling {
             size: self.size,
             disk_use: self.disk_use,
@@ -82,7 +82,7 @@ struct Sampling {
     drawn: Option<Sorted>,
 }
 
-impl Running for Sampling {
+impl RunningStage for Sampling {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let drawn = match &mut self.drawn {
             Some(drawn) => drawn,

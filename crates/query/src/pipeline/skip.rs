@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawValue, doc};
 
-use super::execution::{Running, Upstream};
+use super::execution::{RunningStage, Upstream};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 
@@ -68,7 +68,7 @@ impl Stage for Skip {
         PartOfFind::Skip(self.count)
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Skipping { left: self.count })
     }
 }
@@ -77,7 +77,7 @@ struct Skipping {
     left: u64,
 }
 
-impl Running for Skipping {
+impl RunningStage for Skipping {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         while self.left > 0 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_timing::{Phase, phase};
 
-use super::execution::{Running, Show, Upstream};
+use super::execution::{RunningStage, Show, Upstream};
 use super::fields_read::fields_kept_for;
 use super::limit::results_wanted;
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, one};
@@ -95,7 +95,7 @@ impl Stage for Sort {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         let is_by_score = self.pattern.is_by_score();
         Box::new(Sorting {
             stage: self,
@@ -153,7 +153,7 @@ impl Sorting {
     }
 }
 
-impl Running for Sorting {
+impl RunningStage for Sorting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(row) = self.rows(upstream)?.next()? else {
             return Ok(false);

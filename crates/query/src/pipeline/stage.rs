@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::Running;
+use super::execution::RunningStage;
 use super::parsed::Pipeline;
 use super::written::{CollectionWritten, ResultWritten};
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub trait Stage: fmt::Debug + Send + Sync {
     }
 
     /// The running form; `following` are the stages after this one.
-    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running>;
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage>;
 
     /// Adds the top-level fields of its input that the stage reads or lets through.
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads;

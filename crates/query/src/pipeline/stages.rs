@@ -73,7 +73,8 @@ const fn outside_facets(kind: StageKind) -> StageKind {
     }
 }
 
-/// A stage of MongoDB's that this server does not run yet.
+/// A stage of MongoDB's that no pipeline runs by itself: one that is not served yet, or one whose documents the server
+/// makes, which takes it off the front of a pipeline before this table is asked.
 const fn unsupported(name: &'static str) -> StageKind {
     row(name, refuse)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
-use super::execution::{Buffer, Running, Show, Upstream, show_made};
+use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
 use super::stage::{DocumentMap, Modifies, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
@@ -70,7 +70,7 @@ impl Stage for Transform {
         out.append(self.name, self.specification.as_raw());
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Transforming {
             stage: self,
             buffer: Buffer::default(),
@@ -126,7 +126,7 @@ struct Transforming {
     buffer: Buffer,
 }
 
-impl Running for Transforming {
+impl RunningStage for Transforming {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(document) = upstream.read(&mut self.buffer)? else {
             return Ok(false);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::execution::{Collections, Running, Upstream};
+use super::execution::{Collections, RunningStage, Upstream};
 use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ impl Stage for UnionWith {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Uniting {
             stage: self,
             place: Place::Input,
@@ -118,7 +118,7 @@ enum Place {
     End,
 }
 
-impl Running for Uniting {
+impl RunningStage for Uniting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         if let Place::Input = self.place {
             if upstream.next(out)? {

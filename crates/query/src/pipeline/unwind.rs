@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::{Buffer, Running, Show, Upstream, show_made};
+use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
 use super::fields_read::fields_kept_for;
 use super::nested_field;
 use super::stage::{Modifies, Reads, Specification, Stage, Stages, Unwound, one};
@@ -165,7 +165,7 @@ impl Stage for Unwind {
         Reads::Passes
     }
 
-    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(Unwinding {
             document: Buffer::default(),
             opened: None,
@@ -223,7 +223,7 @@ struct Opened {
     elements: i64,
 }
 
-impl Running for Unwinding {
+impl RunningStage for Unwinding {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(opened) = &mut self.opened {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::equality::both;
-use super::execution::{Buffer, Collections, Running, Upstream};
+use super::execution::{Buffer, Collections, RunningStage, Upstream};
 use super::lookup::Lookup;
 use super::nested_field;
 use super::renamed;
@@ -174,7 +174,7 @@ impl Stage for UnwoundLookup {
         Ok(Some(stages))
     }
 
-    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         Box::new(LookingUp {
             stage: self,
             document: Buffer::default(),
@@ -199,7 +199,7 @@ struct LookingUp {
     scratch: Buffer,
 }
 
-impl Running for LookingUp {
+impl RunningStage for LookingUp {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         let LookingUp {
             stage,

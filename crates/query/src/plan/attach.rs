@@ -9,7 +9,7 @@ use quarry_bson::{Document, DocumentBuilder, RawBinary, RawDocument, RawValue};
 use quarry_database::{CLUSTERED_INDEX, Collection};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Node, PlanNode, Row, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Row, Sink};
 use super::parsed::Parsed;
 use super::shown::{Shown, number};
 use super::text_or::RowScore;
@@ -118,8 +118,8 @@ fn id_key(collection: &Collection, document: RawDocument<'_>) -> Option<Document
 }
 
 impl PlanNode for Attach {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        let collection = &*view.snapshot.collection;
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let collection = &*context.snapshot.collection;
         let Attach {
             input,
             key,
@@ -140,7 +140,7 @@ impl PlanNode for Attach {
             attached.clear();
             let known = Known {
                 collection,
-                parsed: view.parsed,
+                parsed: context.parsed,
                 kinds: *kinds,
                 record,
                 key,
@@ -153,7 +153,7 @@ impl PlanNode for Attach {
                 document: Some(stored(RawDocument::new(attached))?),
             })
         };
-        let outcome = input.next(view, &mut |row| {
+        let outcome = input.next(context, &mut |row| {
             let found = row.document.unwrap_or(RawDocument::EMPTY);
             match key {
                 KeySource::KeysAlone => pass(RawDocument::EMPTY, row.record, Some(found)),
@@ -165,15 +165,15 @@ impl PlanNode for Attach {
                 KeySource::Rows { asks_filter } => {
                     let mut flow = Ok(Flow::Continue);
                     let _scope = phase(Phase::EngineRead);
-                    let is_there = view.snapshot.get(row.record, &mut |bytes| {
-                        flow =
-                            stored(RawDocument::new(bytes)).and_then(
-                                |document| match !*asks_filter || view.parsed.matches(document)? {
+                    let is_there =
+                        context.snapshot.get(row.record, &mut |bytes| {
+                            flow = stored(RawDocument::new(bytes)).and_then(|document| {
+                                match !*asks_filter || context.parsed.matches(document)? {
                                     true => pass(document, row.record, Some(found)),
                                     false => Ok(Flow::Continue),
-                                },
-                            );
-                    })?;
+                                }
+                            });
+                        })?;
                     *docs_examined += u64::from(is_there);
                     flow
                 }
@@ -181,7 +181,7 @@ impl PlanNode for Attach {
         });
         self.attached = Vec::new();
         let examined = self.docs_examined - before;
-        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.docs_examined.fetch_add(examined, Relaxed);
         outcome
     }
 

@@ -6,7 +6,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Collection, KeyRange};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::range_walk::RangeWalk;
 use super::seen_records::SeenRecords;
 use super::shown::{Shown, number};
@@ -69,7 +69,7 @@ impl CollectionScan {
 }
 
 impl PlanNode for CollectionScan {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
         let CollectionScan {
             walk,
@@ -80,9 +80,9 @@ impl PlanNode for CollectionScan {
             docs_examined,
         } = self;
         // Who changes the records that are read has met the last one himself, and may have deleted it.
-        let keeps_place = *purpose == Purpose::Read && !view.snapshot.collection.is_clustered();
+        let keeps_place = *purpose == Purpose::Read && !context.snapshot.collection.is_clustered();
         let before = *docs_examined;
-        let outcome = walk.walk(view, keeps_place, |cursor| {
+        let outcome = walk.walk(context, keeps_place, |cursor| {
             if let Some(left_out) = left_out
                 && left_out.contains(cursor.key())
             {
@@ -90,7 +90,7 @@ impl PlanNode for CollectionScan {
             }
             *docs_examined += 1;
             let document = stored(RawDocument::new(cursor.value()))?;
-            if *asks_filter && !view.parsed.matches(document)? {
+            if *asks_filter && !context.parsed.matches(document)? {
                 return Ok(Flow::Continue);
             }
             *returned += 1;
@@ -100,7 +100,7 @@ impl PlanNode for CollectionScan {
             })
         });
         let examined = self.docs_examined - before;
-        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.docs_examined.fetch_add(examined, Relaxed);
         outcome
     }
 

@@ -2,7 +2,7 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 
@@ -32,10 +32,10 @@ impl Count {
 }
 
 impl PlanNode for Count {
-    fn next(&mut self, view: &View<'_>, _: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, _: &mut Sink<'_>) -> Result<bool> {
         let enough = self.skip.saturating_add(self.limit);
         let found = &mut self.found;
-        self.input.next(view, &mut |_| {
+        self.input.next(context, &mut |_| {
             *found += 1;
             Ok(match *found >= enough {
                 true => Flow::Stop,

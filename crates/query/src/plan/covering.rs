@@ -5,7 +5,7 @@ use quarry_database::{Index, index_entry, index_record_key};
 use quarry_timing::{Phase, phase};
 
 use super::key_document::{KeyBuffer, KeyDocument};
-use super::node::{Flow, View};
+use super::node::{Flow, PlanContext};
 use crate::error::Result;
 use crate::exec::stored;
 
@@ -51,24 +51,24 @@ impl Covering {
     /// Hands over the document of an entry if it matches.
     pub fn give(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         index: &Index,
         (key, value): (&[u8], &[u8]),
         take: &mut dyn FnMut(RawDocument<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
-        if !self.asks_filter && (view.is_replay || self.document.is_empty()) {
+        if !self.asks_filter && (context.is_replay || self.document.is_empty()) {
             return take(RawDocument::EMPTY);
         }
         // An array that the index has met since it was chosen.
         if index.multikey_components() != 0 {
-            return self.fetch(view, index, (key, value), take);
+            return self.fetch(context, index, (key, value), take);
         }
-        let entry = index_entry(index, &view.snapshot.collection, key, value)?;
+        let entry = index_entry(index, &context.snapshot.collection, key, value)?;
         let Some(made) = self.document.make(&entry, &mut self.buffer)? else {
-            return self.fetch(view, index, (key, value), take);
+            return self.fetch(context, index, (key, value), take);
         };
         let document = stored(RawDocument::new(made))?;
-        match !self.asks_filter || view.parsed.matches(document)? {
+        match !self.asks_filter || context.parsed.matches(document)? {
             true => take(document),
             false => Ok(Flow::Continue),
         }
@@ -77,17 +77,17 @@ impl Covering {
     /// Like `give`, with the record's own document.
     fn fetch(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         index: &Index,
         (key, value): (&[u8], &[u8]),
         take: &mut dyn FnMut(RawDocument<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
-        let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+        let record = index_record_key(index, &context.snapshot.collection, key, value)?;
         let mut flow = Ok(Flow::Continue);
         let _scope = phase(Phase::EngineRead);
-        let found = view.snapshot.get(&record, &mut |bytes| {
+        let found = context.snapshot.get(&record, &mut |bytes| {
             flow = stored(RawDocument::new(bytes)).and_then(|document| {
-                match !self.asks_filter || view.parsed.matches(document)? {
+                match !self.asks_filter || context.parsed.matches(document)? {
                     true => take(document),
                     false => Ok(Flow::Continue),
                 }

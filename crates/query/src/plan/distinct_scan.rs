@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::index_access::IndexAccess;
 use super::index_scan::find_index;
 use super::key_document::{KeyBuffer, KeyDocument};
-use super::node::{Flow, Leaf, PlanNode, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Row, Sink};
 use super::range_walk::{RangeWalk, Step};
 use super::shown::{Shown, number};
 use crate::error::Result;
@@ -70,11 +70,11 @@ struct Examined {
 impl DistinctScan {
     fn scan(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         examined: &mut Examined,
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
-        let index = find_index(view, &self.access)?;
+        let index = find_index(context, &self.access)?;
         let DistinctScan {
             walk,
             directions,
@@ -87,10 +87,10 @@ impl DistinctScan {
         // An array that the index has met since it was chosen for what is no element of one.
         let has_elements = index.multikey_components() != 0 && !self.access.is_multikey;
         let is_first_wanted = document.is_none();
-        walk.walk_steps(view, false, |cursor| {
+        walk.walk_steps(context, false, |cursor| {
             examined.keys += 1;
             let (key, value) = (cursor.key(), cursor.value());
-            let entry = index_entry(index, &view.snapshot.collection, key, value)?;
+            let entry = index_entry(index, &context.snapshot.collection, key, value)?;
             let mut give = |document: RawDocument<'_>| {
                 *returned += 1;
                 sink(&Row {
@@ -109,10 +109,10 @@ impl DistinctScan {
                     (give(made)?, true)
                 }
                 _ => {
-                    let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+                    let record = index_record_key(index, &context.snapshot.collection, key, value)?;
                     let (mut outcome, mut is_told) = (Ok(Flow::Continue), false);
                     let _scope = phase(Phase::EngineRead);
-                    view.snapshot.get(&record, &mut |bytes| {
+                    context.snapshot.get(&record, &mut |bytes| {
                         examined.documents += 1;
                         outcome = stored(RawDocument::new(bytes)).and_then(|document| {
                             is_told = is_first_wanted
@@ -168,13 +168,13 @@ fn is_itself(value: Option<RawValue<'_>>) -> bool {
 }
 
 impl PlanNode for DistinctScan {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
         let mut examined = Examined::default();
-        let outcome = self.scan(view, &mut examined, sink);
+        let outcome = self.scan(context, &mut examined, sink);
         self.keys_examined += examined.keys;
         self.docs_examined += examined.documents;
-        let operation = view.operation;
+        let operation = context.operation;
         operation.keys_examined.fetch_add(examined.keys, Relaxed);
         operation
             .docs_examined

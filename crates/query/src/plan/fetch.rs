@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Node, PlanNode, Row, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Row, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
@@ -43,7 +43,7 @@ impl Fetch {
 }
 
 impl PlanNode for Fetch {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let Fetch {
             input,
             asks_filter,
@@ -55,8 +55,8 @@ impl PlanNode for Fetch {
         let mut pass = |record: &[u8], document: RawDocument<'_>| {
             let matches = match (*asks_filter, *trusts_texts) {
                 (false, _) => true,
-                (true, false) => view.parsed.matches(document)?,
-                (true, true) => view.parsed.matches_beside_texts(document)?,
+                (true, false) => context.parsed.matches(document)?,
+                (true, true) => context.parsed.matches_beside_texts(document)?,
             };
             if !matches {
                 return Ok(Flow::Continue);
@@ -67,14 +67,14 @@ impl PlanNode for Fetch {
                 document: Some(document),
             })
         };
-        let outcome = input.next(view, &mut |row| {
+        let outcome = input.next(context, &mut |row| {
             if let Some(document) = row.document {
                 *docs_examined += 1;
                 return pass(row.record, document);
             }
             let mut flow = Ok(Flow::Continue);
             let _scope = phase(Phase::EngineRead);
-            let found = view.snapshot.get(row.record, &mut |bytes| {
+            let found = context.snapshot.get(row.record, &mut |bytes| {
                 let document = stored(RawDocument::new(bytes));
                 flow = document.and_then(|document| pass(row.record, document));
             })?;
@@ -82,7 +82,7 @@ impl PlanNode for Fetch {
             flow
         });
         let examined = self.docs_examined - before;
-        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.docs_examined.fetch_add(examined, Relaxed);
         outcome
     }
 

@@ -19,7 +19,7 @@ use quarry_timing::{Phase, phase};
 
 use super::geo_scan::GeoScan;
 use super::index_scan::find_index;
-use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::range_walk::RangeWalk;
 use super::shown::{Shown, number};
 use crate::error::Result;
@@ -155,7 +155,7 @@ impl GeoNear {
     }
 
     /// Searches the next ring.
-    fn search(&mut self, view: &View<'_>, near: &Near) -> Result<()> {
+    fn search(&mut self, context: &PlanContext<'_>, near: &Near) -> Result<()> {
         let Some(rings) = &mut self.rings else {
             return Ok(());
         };
@@ -175,7 +175,7 @@ impl GeoNear {
         let ranges = self.scan.ranges(&unread);
         // The cells were cut short where the operation is to end.
         interrupts::work(cells.len() + self.found.read.len())?;
-        self.read(view, near, ranges, &ring)?;
+        self.read(context, near, ranges, &ring)?;
         self.found.end_ring(cells)?;
         if let Some(rings) = &mut self.rings {
             match self.found.list.len() - self.found.waiting {
@@ -190,7 +190,7 @@ impl GeoNear {
     /// Finds the records in ranges of keys that match and were not given.
     fn read(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         near: &Near,
         ranges: Vec<KeyRange>,
         ring: &SearchedRing,
@@ -198,27 +198,27 @@ impl GeoNear {
         if ranges.is_empty() {
             return Ok(());
         }
-        let index = find_index(view, &self.scan.access)?;
+        let index = find_index(context, &self.scan.access)?;
         let (mut met, mut held): (HashSet<Box<[u8]>>, _) = (HashSet::new(), Charge::default());
         let (path, found) = (&self.path, &mut self.found);
         let (mut keys, mut documents) = (0, 0);
-        let outcome = RangeWalk::new(ranges, false).walk(view, false, |cursor| {
+        let outcome = RangeWalk::new(ranges, false).walk(context, false, |cursor| {
             keys += 1;
             let (key, value) = (cursor.key(), cursor.value());
-            let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+            let record = index_record_key(index, &context.snapshot.collection, key, value)?;
             if !met.insert(record.as_slice().into()) {
                 return Ok(Flow::Continue);
             }
             held.grow(record.len() + RECORD_BYTES)?;
             let mut distance = Ok(None);
-            view.snapshot.get(&record, &mut |bytes| {
+            context.snapshot.get(&record, &mut |bytes| {
                 documents += 1;
                 distance = stored(RawDocument::new(bytes)).and_then(|document| {
                     let nearest = nearest(document, path, near)?;
                     let nearest = nearest.map(|nearest| nearest.distance);
                     match nearest {
                         Some(distance)
-                            if ring.is_wanted(distance) && view.parsed.matches(document)? =>
+                            if ring.is_wanted(distance) && context.parsed.matches(document)? =>
                         {
                             Ok(Some(distance))
                         }
@@ -233,14 +233,22 @@ impl GeoNear {
         });
         self.keys_examined += keys;
         self.docs_examined += documents;
-        view.operation.keys_examined.fetch_add(keys, Relaxed);
-        view.operation.docs_examined.fetch_add(documents, Relaxed);
+        context.operation.keys_examined.fetch_add(keys, Relaxed);
+        context
+            .operation
+            .docs_examined
+            .fetch_add(documents, Relaxed);
         outcome?;
         Ok(())
     }
 
     /// Gives the records of the ring that was searched; whether the sink wants more.
-    fn give(&mut self, view: &View<'_>, near: &Near, sink: &mut Sink<'_>) -> Result<Flow> {
+    fn give(
+        &mut self,
+        context: &PlanContext<'_>,
+        near: &Near,
+        sink: &mut Sink<'_>,
+    ) -> Result<Flow> {
         let mut extended = Vec::new();
         while let Some(found) = self.found.next() {
             let record = &found.record;
@@ -252,10 +260,10 @@ impl GeoNear {
             }
             let (path, returned) = (&self.path, &mut self.returned);
             let mut flow = Ok(Flow::Continue);
-            view.snapshot.get(record, &mut |bytes| {
+            context.snapshot.get(record, &mut |bytes| {
                 flow = stored(RawDocument::new(bytes)).and_then(|document| {
                     // It may have changed since the ring was searched.
-                    if !view.parsed.matches(document)? {
+                    if !context.parsed.matches(document)? {
                         return Ok(Flow::Continue);
                     }
                     let document = match &near.adds {
@@ -478,9 +486,9 @@ fn extend(document: RawDocument<'_>, nearest: &Nearest<'_>, near: &Near, out: &m
 }
 
 impl PlanNode for GeoNear {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
-        let Some(near) = view.parsed.matcher.root().near() else {
+        let Some(near) = context.parsed.matcher.root().near() else {
             debug_assert!(
                 false,
                 "a search by distance is planned for a filter that asks for one"
@@ -491,13 +499,13 @@ impl PlanNode for GeoNear {
             self.rings = Some(self.rings(near));
         }
         loop {
-            if self.give(view, near, sink)? == Flow::Stop {
+            if self.give(context, near, sink)? == Flow::Stop {
                 return Ok(true);
             }
             if self.rings.as_ref().is_none_or(|rings| rings.is_done) {
                 return Ok(false);
             }
-            self.search(view, near)?;
+            self.search(context, near)?;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Leaf, PlanNode, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Row, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
@@ -31,13 +31,13 @@ impl IdHack {
 }
 
 impl PlanNode for IdHack {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         if std::mem::replace(&mut self.is_done, true) {
             return Ok(false);
         }
         let _scope = phase(Phase::EngineRead);
         let mut outcome = Ok(Flow::Continue);
-        let found = view.snapshot.get(&self.record, &mut |bytes| {
+        let found = context.snapshot.get(&self.record, &mut |bytes| {
             let document = stored(RawDocument::new(bytes));
             outcome = document.and_then(|document| {
                 sink(&Row {
@@ -48,8 +48,8 @@ impl PlanNode for IdHack {
         })?;
         if found {
             self.returned += 1;
-            view.operation.keys_examined.fetch_add(1, Relaxed);
-            view.operation.docs_examined.fetch_add(1, Relaxed);
+            context.operation.keys_examined.fetch_add(1, Relaxed);
+            context.operation.docs_examined.fetch_add(1, Relaxed);
         }
         outcome.map(|_| false)
     }

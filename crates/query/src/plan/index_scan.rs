@@ -13,7 +13,7 @@ use quarry_timing::{Phase, phase};
 use super::covering::Covering;
 use super::index_access::IndexAccess;
 use super::keyed_entries::KeyedEntries;
-use super::node::{Flow, Leaf, PlanNode, Purpose, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::range_walk::RangeWalk;
 use super::seen_records::{Met, SEEN_BYTES_MAX, SeenRecords};
 use super::shown::{Shown, number};
@@ -124,11 +124,11 @@ impl IndexScan {
         self.ranges().len()
     }
 
-    fn next_records(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next_records(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let (keys_examined, returned) = (&mut self.keys_examined, &mut self.returned);
         if self.is_of_whole_keys {
             // The fetch above gets the document, if there is one.
-            return self.walk.walk_keys(view, |record| {
+            return self.walk.walk_keys(context, |record| {
                 *keys_examined += 1;
                 *returned += 1;
                 sink(&Row {
@@ -138,7 +138,7 @@ impl IndexScan {
             });
         }
         let counts = self.covering.is_some();
-        self.walk.walk(view, false, |cursor| {
+        self.walk.walk(context, false, |cursor| {
             *keys_examined += 1;
             *returned += 1;
             let document = match counts {
@@ -156,10 +156,10 @@ impl IndexScan {
     fn next_covered(
         &mut self,
         covering: &mut Covering,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
-        let index = find_index(view, &self.access)?;
+        let index = find_index(context, &self.access)?;
         let IndexScan {
             walk,
             repeats,
@@ -170,14 +170,14 @@ impl IndexScan {
         let mut give = |key: &[u8], value: &[u8]| {
             *keys_examined += 1;
             if repeats.may_be {
-                let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+                let record = index_record_key(index, &context.snapshot.collection, key, value)?;
                 match repeats.meet(&record)? {
                     Met::New => {}
                     Met::Before => return Ok(Flow::Continue),
                     Met::TooMany => return Ok(Flow::Stop),
                 }
             }
-            covering.give(view, index, (key, value), &mut |document| {
+            covering.give(context, index, (key, value), &mut |document| {
                 *returned += 1;
                 sink(&Row {
                     record: &[],
@@ -186,24 +186,25 @@ impl IndexScan {
             })
         };
         if self.is_of_whole_keys {
-            return walk.walk_keys(view, |key| {
+            return walk.walk_keys(context, |key| {
                 let mut flow = Ok(Flow::Continue);
-                view.snapshot
+                context
+                    .snapshot
                     .get(key, &mut |value| flow = give(key, value))?;
                 flow
             });
         }
-        walk.walk(view, false, |cursor| give(cursor.key(), cursor.value()))
+        walk.walk(context, false, |cursor| give(cursor.key(), cursor.value()))
     }
 
     /// Like `next_entries`, and gives each record with its key as a document.
     fn next_keyed(
         &mut self,
         keyed: &mut KeyedEntries,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
-        let index = find_index(view, &self.access)?;
+        let index = find_index(context, &self.access)?;
         let IndexScan {
             walk,
             repeats,
@@ -213,7 +214,7 @@ impl IndexScan {
         } = self;
         let mut give = |key: &[u8], value: &[u8]| {
             *keys_examined += 1;
-            let collection = &view.snapshot.collection;
+            let collection = &context.snapshot.collection;
             let entry = index_entry(index, collection, key, value)?;
             if !keyed.holds(entry.fields) {
                 return Ok(Flow::Continue);
@@ -231,18 +232,19 @@ impl IndexScan {
             })
         };
         if self.is_of_whole_keys {
-            return walk.walk_keys(view, |key| {
+            return walk.walk_keys(context, |key| {
                 let mut flow = Ok(Flow::Continue);
-                view.snapshot
+                context
+                    .snapshot
                     .get(key, &mut |value| flow = give(key, value))?;
                 flow
             });
         }
-        walk.walk(view, false, |cursor| give(cursor.key(), cursor.value()))
+        walk.walk(context, false, |cursor| give(cursor.key(), cursor.value()))
     }
 
-    fn next_entries(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        let index = find_index(view, &self.access)?;
+    fn next_entries(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let index = find_index(context, &self.access)?;
         let IndexScan {
             walk,
             repeats,
@@ -264,22 +266,24 @@ impl IndexScan {
             })
         };
         if self.is_of_whole_keys {
-            return walk.walk_keys(view, |key| match record_of_unique(view, index, key)? {
-                Some(record) => give(&record),
-                None => Ok(Flow::Continue),
+            return walk.walk_keys(context, |key| {
+                match record_of_unique(context, index, key)? {
+                    Some(record) => give(&record),
+                    None => Ok(Flow::Continue),
+                }
             });
         }
-        walk.walk(view, false, |cursor: &dyn Cursor| {
+        walk.walk(context, false, |cursor: &dyn Cursor| {
             let (key, value) = (cursor.key(), cursor.value());
-            let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+            let record = index_record_key(index, &context.snapshot.collection, key, value)?;
             give(&record)
         })
     }
 }
 
 /// The index that a scan goes through, as the catalog has it now.
-pub fn find_index<'v>(view: &View<'v>, access: &IndexAccess) -> Result<&'v Index> {
-    let mut indexes = view.snapshot.index_catalog()?.indexes.iter();
+pub fn find_index<'v>(context: &PlanContext<'v>, access: &IndexAccess) -> Result<&'v Index> {
+    let mut indexes = context.snapshot.index_catalog()?.indexes.iter();
     let index = indexes.find(|index| index.ident == access.ident);
     Ok(index.ok_or_else(|| {
         let text = format!("index '{}' was dropped", access.name);
@@ -288,12 +292,16 @@ pub fn find_index<'v>(view: &View<'v>, access: &IndexAccess) -> Result<&'v Index
 }
 
 /// The key of the record whose unique entry stands under `key`, if one does.
-fn record_of_unique(view: &View<'_>, index: &Index, key: &[u8]) -> Result<Option<Vec<u8>>> {
+fn record_of_unique(
+    context: &PlanContext<'_>,
+    index: &Index,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>> {
     let mut record = None;
-    view.snapshot.get(key, &mut |value| {
+    context.snapshot.get(key, &mut |value| {
         record = Some(index_record_key(
             index,
-            &view.snapshot.collection,
+            &context.snapshot.collection,
             key,
             value,
         ));
@@ -327,31 +335,31 @@ impl Repeats {
 }
 
 impl PlanNode for IndexScan {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
         if let (Purpose::Delete, Some(seen)) = (self.repeats.purpose, &mut self.repeats.seen) {
             seen.forget();
         }
         let before = self.keys_examined;
         let outcome = if self.access.is_of_records {
-            self.next_records(view, sink)
+            self.next_records(context, sink)
         } else if let Some(mut covering) = self.covering.take() {
             let fetched = covering.docs_examined();
-            let outcome = self.next_covered(&mut covering, view, sink);
+            let outcome = self.next_covered(&mut covering, context, sink);
             let fetched = covering.docs_examined() - fetched;
-            view.operation.docs_examined.fetch_add(fetched, Relaxed);
+            context.operation.docs_examined.fetch_add(fetched, Relaxed);
             covering.shrink();
             self.covering = Some(covering);
             outcome
         } else if let Some(mut keyed) = self.keyed.take() {
-            let outcome = self.next_keyed(&mut keyed, view, sink);
+            let outcome = self.next_keyed(&mut keyed, context, sink);
             self.keyed = Some(keyed);
             outcome
         } else {
-            self.next_entries(view, sink)
+            self.next_entries(context, sink)
         };
         let examined = self.keys_examined - before;
-        view.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.keys_examined.fetch_add(examined, Relaxed);
         outcome
     }
 

@@ -2,7 +2,7 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 
@@ -29,12 +29,12 @@ impl Limit {
 }
 
 impl PlanNode for Limit {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);
         }
         let (left, returned) = (&mut self.left, &mut self.returned);
-        let more = self.input.next(view, &mut |row| {
+        let more = self.input.next(context, &mut |row| {
             *left -= 1;
             *returned += 1;
             match sink(row)? {

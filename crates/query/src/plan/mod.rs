@@ -69,7 +69,7 @@ pub(crate) use key_document::KeyDocument;
 pub(crate) use keyed_entries::KeyedEntries;
 pub(crate) use limit::Limit;
 pub(crate) use no_rows::NoRows;
-pub(crate) use node::{Flow, Leaf, Node, PlanNode, Purpose, Row, View, run};
+pub(crate) use node::{Flow, Leaf, Node, PlanContext, PlanNode, Purpose, Row, run};
 pub(crate) use or::Or;
 pub(crate) use parsed::{Parsed, ReturnedKey};
 pub(crate) use projection::ProjectionNode;

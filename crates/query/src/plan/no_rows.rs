@@ -4,7 +4,7 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Leaf, PlanNode, Sink, View};
+use super::node::{Leaf, PlanContext, PlanNode, Sink};
 use super::shown::Shown;
 use crate::error::Result;
 
@@ -19,7 +19,7 @@ impl NoRows {
 }
 
 impl PlanNode for NoRows {
-    fn next(&mut self, _: &View<'_>, _: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, _: &PlanContext<'_>, _: &mut Sink<'_>) -> Result<bool> {
         Ok(false)
     }
 

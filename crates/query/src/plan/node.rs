@@ -14,8 +14,8 @@ use crate::error::Result;
 /// A tree of nodes, by its root.
 pub type Node = Box<dyn PlanNode>;
 
-/// The collection, the operation and the query that a tree is run for. A view lives for one call: a cursor has another snapshot for each of its batches.
-pub struct View<'v> {
+/// The collection, the operation and the query that a tree is run for. It lives for one call: a cursor has another snapshot for each of its batches.
+pub struct PlanContext<'v> {
     /// The collection in a snapshot.
     pub snapshot: &'v CollectionSnapshot,
     /// The operation, which may end the run and counts what was examined.
@@ -80,7 +80,7 @@ pub enum Leaf<'l> {
 pub trait PlanNode: Send {
     /// Hands rows to `sink` until it stops the run or there are no more; says whether there may be more. The next call goes
     /// on behind the last row.
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool>;
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool>;
 
     /// The node's name as explain prints it.
     fn name(&self) -> &'static str;
@@ -163,9 +163,13 @@ pub trait PlanNode: Send {
 }
 
 /// Runs a tree: its access is told to the operation, which the log and `$currentOp` show.
-pub fn run(node: &mut dyn PlanNode, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-    view.operation.plan.get_or_init(|| summary(node));
-    node.next(view, sink)
+pub fn run(
+    node: &mut dyn PlanNode,
+    context: &PlanContext<'_>,
+    sink: &mut Sink<'_>,
+) -> Result<bool> {
+    context.operation.plan.get_or_init(|| summary(node));
+    node.next(context, sink)
 }
 
 /// The access of a tree in the words of log lines.

@@ -6,7 +6,7 @@
 use quarry_bson::DocumentBuilder;
 
 use super::collection_scan::CollectionScan;
-use super::node::{Flow, Node, PlanNode, Purpose, Row, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SEEN_BYTES_MAX_OF_UNIONS, SeenRecords};
 use super::shown::Shown;
 use crate::error::Result;
@@ -44,7 +44,7 @@ impl Or {
     }
 
     /// Reads on in the input that is read; says whether there may be more in it.
-    fn next_of_input(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next_of_input(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let Or {
             inputs,
             at,
@@ -58,7 +58,7 @@ impl Or {
             Purpose::Read => SEEN_BYTES_MAX_OF_UNIONS,
             _ => SEEN_BYTES_MAX,
         };
-        inputs[*at].next(view, &mut |row: &Row<'_>| {
+        inputs[*at].next(context, &mut |row: &Row<'_>| {
             let met = match seen.meet(row.record, bytes_max)? {
                 // What is deleted in pieces is not met in a later one.
                 Met::TooMany if *purpose == Purpose::Delete => {
@@ -83,7 +83,7 @@ impl Or {
 }
 
 impl PlanNode for Or {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         if self.purpose == Purpose::Delete {
             self.seen.forget();
         }
@@ -91,10 +91,10 @@ impl PlanNode for Or {
             if self.at == self.inputs.len() {
                 return Ok(false);
             }
-            let more = self.next_of_input(view, sink)?;
+            let more = self.next_of_input(context, sink)?;
             if self.is_full && self.purpose == Purpose::Read {
                 let met = std::mem::take(&mut self.seen);
-                let others = CollectionScan::of_others(&view.snapshot.collection, met);
+                let others = CollectionScan::of_others(&context.snapshot.collection, met);
                 self.others = Some(Box::new(others));
                 break;
             }
@@ -110,7 +110,7 @@ impl PlanNode for Or {
             return Ok(false);
         };
         let returned = &mut self.returned;
-        others.next(view, &mut |row| {
+        others.next(context, &mut |row| {
             *returned += 1;
             sink(row)
         })

@@ -2,7 +2,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 
-use super::node::{Node, PlanNode, Row, Sink, View};
+use super::node::{Node, PlanContext, PlanNode, Row, Sink};
 use super::shown::Shown;
 use crate::error::Result;
 use crate::exec::stored;
@@ -35,20 +35,20 @@ impl ProjectionNode {
 }
 
 impl PlanNode for ProjectionNode {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let ProjectionNode {
             input,
             projected,
             returned,
             ..
         } = self;
-        let outcome = input.next(view, &mut |row| {
+        let outcome = input.next(context, &mut |row| {
             *returned += 1;
-            let (Some(document), false) = (row.document, view.is_replay) else {
+            let (Some(document), false) = (row.document, context.is_replay) else {
                 return sink(row);
             };
             projected.clear();
-            view.parsed.project(document, projected)?;
+            context.parsed.project(document, projected)?;
             sink(&Row {
                 record: row.record,
                 document: Some(stored(RawDocument::new(projected))?),

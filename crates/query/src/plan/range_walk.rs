@@ -5,7 +5,7 @@
 
 use quarry_database::{Cursor, KeyRange};
 
-use super::node::{Flow, View};
+use super::node::{Flow, PlanContext};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::exec::stored;
@@ -107,18 +107,18 @@ impl RangeWalk {
     #[inline]
     pub fn walk(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         keeps_place: bool,
         mut each: impl FnMut(&dyn Cursor) -> Result<Flow>,
     ) -> Result<bool> {
-        self.walk_steps(view, keeps_place, |cursor| each(cursor).map(Step::from))
+        self.walk_steps(context, keeps_place, |cursor| each(cursor).map(Step::from))
     }
 
     /// Like `walk`, and `each` may pass over keys. The next key is looked at before a seek, which costs more.
     #[inline]
     pub fn walk_steps(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         keeps_place: bool,
         mut each: impl FnMut(&dyn Cursor) -> Result<Step>,
     ) -> Result<bool> {
@@ -127,17 +127,17 @@ impl RangeWalk {
             return Ok(false);
         };
         // One cursor for all ranges: making one costs more than moving it.
-        let mut cursor = view.snapshot.cursor(all)?;
+        let mut cursor = context.snapshot.cursor(all)?;
         let mut steps = 0;
         while !self.at.is_done {
-            view.operation.step(&mut steps)?;
+            context.operation.step(&mut steps)?;
             let Some(range) = self.current_range() else {
                 self.at.is_done = true;
                 break;
             };
             self.enter(&mut *cursor, range, keeps_place)?;
             while cursor.valid() && self.is_inside(cursor.key()) {
-                view.operation.step(&mut steps)?;
+                context.operation.step(&mut steps)?;
                 let step = each(&*cursor)?;
                 if matches!(step, Step::Stop) {
                     self.remember(cursor.key());
@@ -168,12 +168,12 @@ impl RangeWalk {
     }
 
     /// Opens a cursor on the next key, for a walk through one range that somebody else moves; None at its end.
-    pub fn open<'v>(&mut self, view: &View<'v>) -> Result<Option<Box<dyn Cursor + 'v>>> {
+    pub fn open<'v>(&mut self, context: &PlanContext<'v>) -> Result<Option<Box<dyn Cursor + 'v>>> {
         let range = self.current_range().filter(|_| !self.at.is_done);
         let Some(range) = range.cloned() else {
             return Ok(None);
         };
-        let mut cursor = view.snapshot.cursor(range.clone())?;
+        let mut cursor = context.snapshot.cursor(range.clone())?;
         self.enter(&mut *cursor, &range, false)?;
         let is_inside = self.check_inside(&*cursor);
         Ok(is_inside.then_some(cursor))
@@ -196,12 +196,12 @@ impl RangeWalk {
     /// Hands over the one key that each range begins with, without a cursor.
     pub fn walk_keys(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         mut each: impl FnMut(&[u8]) -> Result<Flow>,
     ) -> Result<bool> {
         let mut steps = 0;
         loop {
-            view.operation.step(&mut steps)?;
+            context.operation.step(&mut steps)?;
             let Some(range) = self.current_range() else {
                 break;
             };

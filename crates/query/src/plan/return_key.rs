@@ -2,7 +2,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 
-use super::node::{Node, PlanNode, Row, Sink, View};
+use super::node::{Node, PlanContext, PlanNode, Row, Sink};
 use super::shown::Shown;
 use crate::error::Result;
 use crate::exec::stored;
@@ -44,14 +44,14 @@ fn append_at(path: &[PathPart], value: RawValue<'_>, out: &mut DocumentBuilder<'
 }
 
 impl PlanNode for ReturnKey {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let ReturnKey {
             input,
             sort_keys,
             returned,
         } = self;
         let (mut document, mut made) = (Vec::new(), Vec::new());
-        input.next(view, &mut |row| {
+        input.next(context, &mut |row| {
             *returned += 1;
             document.clear();
             made.clear();

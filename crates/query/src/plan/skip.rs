@@ -2,7 +2,7 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 
@@ -29,9 +29,9 @@ impl Skip {
 }
 
 impl PlanNode for Skip {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let (left, returned) = (&mut self.left, &mut self.returned);
-        self.input.next(view, &mut |row| {
+        self.input.next(context, &mut |row| {
             if *left > 0 {
                 *left -= 1;
                 return Ok(Flow::Continue);

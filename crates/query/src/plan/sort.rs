@@ -3,7 +3,7 @@
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Node, PlanNode, Row, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Row, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::exec::stored;
@@ -53,15 +53,15 @@ impl Sort {
         self
     }
 
-    fn sort(&mut self, view: &View<'_>) -> Result<Sorted> {
-        let mut sorter = Sorter::new(&SORTS, self.limit, view.parsed.disk_use);
+    fn sort(&mut self, context: &PlanContext<'_>) -> Result<Sorted> {
+        let mut sorter = Sorter::new(&SORTS, self.limit, context.parsed.disk_use);
         let (mut key, mut part) = (Vec::new(), Vec::new());
         let (kept, fields) = (self.kept, self.fields.as_ref());
-        self.input.next(view, &mut |row| {
+        self.input.next(context, &mut |row| {
             let _scope = phase(Phase::Sort);
             let document = row.document.unwrap_or(RawDocument::EMPTY);
             key.clear();
-            if let Some(sort) = &view.parsed.sort {
+            if let Some(sort) = &context.parsed.sort {
                 sort.key(document, &mut key)?;
             }
             if !sorter.takes(&key) {
@@ -87,9 +87,9 @@ impl Sort {
 }
 
 impl PlanNode for Sort {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         if self.sorted.is_none() {
-            self.sorted = Some(self.sort(view)?);
+            self.sorted = Some(self.sort(context)?);
         }
         let Some(sorted) = &mut self.sorted else {
             return Ok(false);

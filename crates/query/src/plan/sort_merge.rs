@@ -17,7 +17,7 @@ use quarry_database::{Cursor, Index, index_record_key};
 use quarry_timing::{Phase, phase};
 
 use super::index_scan::{IndexScan, find_index};
-use super::node::{Flow, Leaf, PlanNode, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Row, Sink};
 use super::range_walk::RangeWalk;
 use super::shown::Shown;
 use crate::error::Result;
@@ -94,7 +94,7 @@ impl SortMerge {
         }
     }
 
-    fn merge(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn merge(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let SortMerge {
             inputs,
             ranges,
@@ -103,20 +103,20 @@ impl SortMerge {
         } = self;
         let mut indexes: Vec<&Index> = Vec::with_capacity(inputs.len());
         for input in &*inputs {
-            indexes.push(find_index(view, input.access())?);
+            indexes.push(find_index(context, input.access())?);
         }
         let mut cursors: Vec<Option<Box<dyn Cursor + '_>>> = Vec::with_capacity(ranges.len());
         let mut heads: BinaryHeap<Head> = BinaryHeap::with_capacity(ranges.len());
         for (place, range) in ranges.iter_mut().enumerate() {
-            let cursor = range.walk.open(view)?;
+            let cursor = range.walk.open(context)?;
             if let Some(cursor) = &cursor {
                 heads.push(Reverse((range.head(cursor.key()), place)));
             }
             cursors.push(cursor);
         }
         let mut steps = 0;
-        while let Some(Reverse((_, place))) = heads.pop() {
-            view.operation.step(&mut steps)?;
+        while let Some(Reverse((given, place))) = heads.pop() {
+            context.operation.step(&mut steps)?;
             let range = &mut ranges[place];
             let Some(cursor) = &mut cursors[place] else {
                 debug_assert!(false, "a range with a head has a cursor");
@@ -124,7 +124,7 @@ impl SortMerge {
             };
             let (key, value) = (cursor.key(), cursor.value());
             let index = indexes[range.input];
-            let record = index_record_key(index, &view.snapshot.collection, key, value)?;
+            let record = index_record_key(index, &context.snapshot.collection, key, value)?;
             let mut give = |document: Option<RawDocument<'_>>| {
                 *returned += 1;
                 sink(&Row {
@@ -138,9 +138,9 @@ impl SortMerge {
                 true => {
                     let mut flow = Ok(Flow::Continue);
                     let _scope = phase(Phase::EngineRead);
-                    view.snapshot.get(&record, &mut |bytes| {
+                    context.snapshot.get(&record, &mut |bytes| {
                         flow = stored(RawDocument::new(bytes)).and_then(|document| {
-                            let branch = view.parsed.matcher.first_branch(document)?;
+                            let branch = context.parsed.matcher.first_branch(document)?;
                             is_given = branch == Some(range.input);
                             match is_given {
                                 true => give(Some(document)),
@@ -157,7 +157,9 @@ impl SortMerge {
                 return Ok(true);
             }
             if range.walk.step(&mut **cursor)? {
-                heads.push(Reverse((range.head(cursor.key()), place)));
+                let head = range.head(cursor.key());
+                debug_assert!(given <= head, "a range is in order by itself");
+                heads.push(Reverse((head, place)));
             }
         }
         Ok(false)
@@ -169,12 +171,12 @@ impl SortMerge {
 }
 
 impl PlanNode for SortMerge {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
         let before = self.keys_examined();
-        let outcome = self.merge(view, sink);
+        let outcome = self.merge(context, sink);
         let examined = self.keys_examined() - before;
-        view.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.keys_examined.fetch_add(examined, Relaxed);
         outcome
     }
 

@@ -3,7 +3,7 @@
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Node, PlanNode, Sink, View};
+use super::node::{Node, PlanContext, PlanNode, Sink};
 use super::shown::Shown;
 use crate::error::Result;
 
@@ -20,8 +20,8 @@ impl Subplan {
 }
 
 impl PlanNode for Subplan {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        self.input.next(view, sink)
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        self.input.next(context, sink)
     }
 
     fn input(&self) -> Option<&dyn PlanNode> {

@@ -11,7 +11,7 @@ use quarry_timing::{Phase, phase};
 
 use super::index_access::IndexAccess;
 use super::index_scan::find_index;
-use super::node::{Flow, Leaf, PlanNode, Row, Sink, View};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Row, Sink};
 use super::range_walk::RangeWalk;
 use super::shown::{Shown, number};
 use crate::error::Result;
@@ -50,12 +50,12 @@ impl TermScan {
     /// Hands over the term's keys until `each` stops it; says whether there may be more.
     pub fn read(
         &mut self,
-        view: &View<'_>,
+        context: &PlanContext<'_>,
         each: &mut dyn FnMut(TermEntry<'_>) -> Result<Flow>,
     ) -> Result<bool> {
         let _scope = phase(Phase::EngineScan);
-        let index = find_index(view, &self.access)?;
-        let collection = &view.snapshot.collection;
+        let index = find_index(context, &self.access)?;
+        let collection = &context.snapshot.collection;
         let TermScan {
             walk,
             beginnings,
@@ -66,7 +66,7 @@ impl TermScan {
         let before = *keys_examined;
         let mut record = collection.prefix.as_bytes().to_vec();
         let prefix_len = record.len();
-        let outcome = walk.walk(view, false, |cursor| {
+        let outcome = walk.walk(context, false, |cursor| {
             *keys_examined += 1;
             let (key, value) = (cursor.key(), cursor.value());
             let entry = index_entry(index, collection, key, value)?;
@@ -87,14 +87,14 @@ impl TermScan {
             })
         });
         let examined = *keys_examined - before;
-        view.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.keys_examined.fetch_add(examined, Relaxed);
         outcome
     }
 }
 
 impl PlanNode for TermScan {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        self.read(view, &mut |entry| {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        self.read(context, &mut |entry| {
             sink(&Row {
                 record: entry.record,
                 document: None,

@@ -6,7 +6,7 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 
-use super::node::{Flow, PlanNode, Purpose, Row, Sink, View};
+use super::node::{Flow, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SEEN_BYTES_MAX_OF_UNIONS, SeenRecords};
 use super::shown::Shown;
 use super::term_scan::TermScan;
@@ -37,7 +37,7 @@ impl TermUnion {
         }
     }
 
-    fn next_of_input(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next_of_input(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let TermUnion {
             inputs,
             at,
@@ -53,7 +53,7 @@ impl TermUnion {
         let (number, is_one) = (*at, inputs.len() == 1);
         // A term meets a record once, unless that moves meanwhile.
         let remembers = !is_one || *purpose == Purpose::Move;
-        inputs[number].read(view, &mut |entry| {
+        inputs[number].read(context, &mut |entry| {
             if remembers {
                 match seen.meet(entry.record, bytes_max)? {
                     Met::New => {}
@@ -71,7 +71,7 @@ impl TermUnion {
                             ));
                         }
                         Purpose::Read | Purpose::ChangeInPlace => {
-                            if !is_first(view, entry.record, number)? {
+                            if !is_first(context, entry.record, number)? {
                                 return Ok(Flow::Continue);
                             }
                         }
@@ -89,10 +89,10 @@ impl TermUnion {
 
 /// Whether the record's document has the search's term of that number, and none before it.
 #[cold]
-fn is_first(view: &View<'_>, record: &[u8], number: usize) -> Result<bool> {
-    let search = bound(view)?;
+fn is_first(context: &PlanContext<'_>, record: &[u8], number: usize) -> Result<bool> {
+    let search = bound(context)?;
     let mut first = Ok(None);
-    view.snapshot.get(record, &mut |bytes| {
+    context.snapshot.get(record, &mut |bytes| {
         let document = stored(RawDocument::new(bytes));
         first = document.and_then(|document| search.first_key(document));
     })?;
@@ -107,12 +107,12 @@ fn is_first(view: &View<'_>, record: &[u8], number: usize) -> Result<bool> {
 }
 
 impl PlanNode for TermUnion {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         if self.purpose == Purpose::Delete {
             self.seen.forget();
         }
         while self.at < self.inputs.len() {
-            if self.next_of_input(view, sink)? {
+            if self.next_of_input(context, sink)? {
                 return Ok(true);
             }
             self.at += 1;

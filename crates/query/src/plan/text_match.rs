@@ -3,7 +3,7 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::matcher::{BoundText, no_text_index};
@@ -30,16 +30,16 @@ impl TextMatch {
 }
 
 /// The search of the filter that a tree is run for.
-pub fn bound<'v>(view: &View<'v>) -> Result<&'v BoundText> {
-    let text = view.parsed.matcher.root().text();
+pub fn bound<'v>(context: &PlanContext<'v>) -> Result<&'v BoundText> {
+    let text = context.parsed.matcher.root().text();
     text.and_then(|text| text.bound()).ok_or_else(no_text_index)
 }
 
 impl PlanNode for TextMatch {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
-        let search = bound(view)?;
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let search = bound(context)?;
         let (returned, rejected) = (&mut self.returned, &mut self.rejected);
-        self.input.next(view, &mut |row| {
+        self.input.next(context, &mut |row| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
             if !search.takes_found(document)? {
                 *rejected += 1;

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, PlanNode, Row, Sink, View};
+use super::node::{Flow, PlanContext, PlanNode, Row, Sink};
 use super::shown::{Shown, number};
 use super::term_scan::TermScan;
 use super::text_match::bound;
@@ -75,11 +75,11 @@ impl TextOr {
         }
     }
 
-    fn find(&mut self, view: &View<'_>) -> Result<Vec<Found>> {
+    fn find(&mut self, context: &PlanContext<'_>) -> Result<Vec<Found>> {
         let mut scores: HashMap<Box<[u8]>, f64> = HashMap::new();
         let held = &mut self.held;
         for input in &mut self.inputs {
-            input.read(view, &mut |entry| {
+            input.read(context, &mut |entry| {
                 if let Some(score) = scores.get_mut(entry.record) {
                     *score += entry.score;
                     return Ok(Flow::Continue);
@@ -100,15 +100,20 @@ impl TextOr {
         Ok(found)
     }
 
-    fn give(&mut self, view: &View<'_>, found: &Found, sink: &mut Sink<'_>) -> Result<Flow> {
+    fn give(
+        &mut self,
+        context: &PlanContext<'_>,
+        found: &Found,
+        sink: &mut Sink<'_>,
+    ) -> Result<Flow> {
         let (is_stale, docs_examined) = (self.is_stale, &mut self.docs_examined);
         let returned = &mut self.returned;
         let mut flow = Ok(Flow::Continue);
         let _scope = phase(Phase::EngineRead);
-        view.snapshot.get(&found.record, &mut |bytes| {
+        context.snapshot.get(&found.record, &mut |bytes| {
             *docs_examined += 1;
             flow = stored(RawDocument::new(bytes)).and_then(|document| {
-                if is_stale && !bound(view)?.takes(document)? {
+                if is_stale && !bound(context)?.takes(document)? {
                     return Ok(Flow::Continue);
                 }
                 *returned += 1;
@@ -123,20 +128,20 @@ impl TextOr {
 }
 
 impl PlanNode for TextOr {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let mut list = match self.found.take() {
             Some(list) => list,
-            None => self.find(view)?,
+            None => self.find(context)?,
         };
         let before = self.docs_examined;
         let mut outcome = Ok(Flow::Continue);
         while let (Ok(Flow::Continue), Some(found)) = (&outcome, list.pop()) {
             self.held.shrink(RECORD_BYTES + found.record.len());
             self.score.set(found.score);
-            outcome = self.give(view, &found, sink);
+            outcome = self.give(context, &found, sink);
         }
         let examined = self.docs_examined - before;
-        view.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.docs_examined.fetch_add(examined, Relaxed);
         self.found = Some(list);
         self.is_stale = true;
         Ok(outcome? == Flow::Stop)

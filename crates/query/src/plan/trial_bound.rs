@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::DocumentBuilder;
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::Shown;
 use crate::error::Result;
 
@@ -28,13 +28,13 @@ impl TrialBound {
 }
 
 impl PlanNode for TrialBound {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let mut left = self.allowance.load(Relaxed);
         if left == 0 {
             return Ok(true);
         }
         let returned = &mut self.returned;
-        let more = self.input.next(view, &mut |row| {
+        let more = self.input.next(context, &mut |row| {
             left -= 1;
             *returned += 1;
             match sink(row)? {

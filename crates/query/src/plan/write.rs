@@ -3,7 +3,7 @@
 use quarry_bson::{DateTime, DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Node, PlanNode, Sink, View};
+use super::node::{Flow, Node, PlanContext, PlanNode, Sink};
 use super::shown::{Shown, number};
 use crate::error::Result;
 use crate::matcher::MatchDetails;
@@ -59,10 +59,10 @@ impl Write {
 }
 
 /// Whether the update changes the document. Makes the new one, as the write would.
-fn changes(update: &Update, view: &View<'_>, document: RawDocument<'_>) -> Result<bool> {
+fn changes(update: &Update, context: &PlanContext<'_>, document: RawDocument<'_>) -> Result<bool> {
     let _splice = phase(Phase::Splice);
     let details = match update.uses_matched_element() {
-        true => view.parsed.matcher.try_match_details(document)?,
+        true => context.parsed.matcher.try_match_details(document)?,
         false => None,
     };
     let details = details.unwrap_or_else(MatchDetails::default);
@@ -73,7 +73,7 @@ fn changes(update: &Update, view: &View<'_>, document: RawDocument<'_>) -> Resul
 }
 
 impl PlanNode for Write {
-    fn next(&mut self, view: &View<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+    fn next(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {
         let Write {
             input,
             update,
@@ -85,10 +85,10 @@ impl PlanNode for Write {
             would_upsert,
             returned,
         } = self;
-        let more = input.next(view, &mut |row| {
+        let more = input.next(context, &mut |row| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
             if let Some(update) = update {
-                *would_modify += u64::from(changes(update, view, document)?);
+                *would_modify += u64::from(changes(update, context, document)?);
             }
             *matched += 1;
             let flow = match *gives_document {

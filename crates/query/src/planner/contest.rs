@@ -25,7 +25,7 @@ use super::usable::usable;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::matcher::Matcher;
-use crate::plan::{Fetch, Flow, Node, Shown, TrialBound, View, explain_node};
+use crate::plan::{Fetch, Flow, Node, PlanContext, Shown, TrialBound, explain_node};
 use crate::query_shape::QueryParts;
 
 /// Indexes that are tried; those behind them have worse shapes.
@@ -218,7 +218,7 @@ fn run_rounds(
 ) -> Result<Vec<Runner>> {
     let asked = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
     let results_max = asked.map_or(RESULTS_MAX, |asked| asked.clamp(1, RESULTS_MAX));
-    let view = View {
+    let context = PlanContext {
         snapshot: ground.snapshot,
         operation: ground.operation,
         parsed: ground.parsed,
@@ -232,7 +232,7 @@ fn run_rounds(
     let mut runners: Vec<Runner> = contenders.iter().map(runner).collect();
     for works_max in ROUNDS {
         for runner in &mut runners {
-            runner.run(&view, works_max, results_max)?;
+            runner.run(&context, works_max, results_max)?;
         }
         if runners.iter().any(|runner| runner.state == State::Done) {
             break;
@@ -259,16 +259,16 @@ impl Runner {
     }
 
     /// Goes on until it has read `works_max` keys in all, or is done.
-    fn run(&mut self, view: &View<'_>, works_max: u64, results_max: u64) -> Result<()> {
+    fn run(&mut self, context: &PlanContext<'_>, works_max: u64, results_max: u64) -> Result<()> {
         if self.state != State::Running {
             return Ok(());
         }
         let allowed = works_max - self.works;
         self.allowance.store(allowed, Relaxed);
         let (results, sorts) = (&mut self.results, self.sorts);
-        let docs_before = view.operation.docs_examined.load(Relaxed);
+        let docs_before = context.operation.docs_examined.load(Relaxed);
         let started = Instant::now();
-        let outcome = self.root.next(view, &mut |_| {
+        let outcome = self.root.next(context, &mut |_| {
             *results += 1;
             match !sorts && *results >= results_max {
                 true => Ok(Flow::Stop),
@@ -276,14 +276,14 @@ impl Runner {
             }
         });
         self.duration += started.elapsed();
-        self.docs_examined += view.operation.docs_examined.load(Relaxed) - docs_before;
+        self.docs_examined += context.operation.docs_examined.load(Relaxed) - docs_before;
         self.works += allowed - self.allowance.load(Relaxed);
         let has_enough = !self.sorts && self.results >= results_max;
         self.state = match outcome {
             Ok(more) if !more || has_enough => State::Done,
             Ok(_) => State::Running,
             Err(_) => {
-                view.operation.check()?;
+                context.operation.check()?;
                 State::Failed
             }
         };

@@ -15,7 +15,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
-use crate::net::connections::{Connection, Running};
+use crate::net::connections::{Connection, CurrentOperation};
 use crate::observe::profile_document::operation_of;
 use crate::observe::timing_document;
 
@@ -107,7 +107,11 @@ fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
     })
 }
 
-fn append_operation(connection: &Connection, running: &Running, entry: &mut DocumentBuilder<'_>) {
+fn append_operation(
+    connection: &Connection,
+    running: &CurrentOperation,
+    entry: &mut DocumentBuilder<'_>,
+) {
     entry.append("type", "op");
     let kind = if connection.is_client() {
         "conn"
@@ -140,7 +144,11 @@ fn append_operation(connection: &Connection, running: &Running, entry: &mut Docu
     }
 }
 
-fn append_running(running: &Running, glimpse: Option<&Glimpse>, entry: &mut DocumentBuilder<'_>) {
+fn append_running(
+    running: &CurrentOperation,
+    glimpse: Option<&Glimpse>,
+    entry: &mut DocumentBuilder<'_>,
+) {
     // Without what the operation was asked to wait.
     let elapsed = glimpse.map_or_else(
         || running.elapsed(),

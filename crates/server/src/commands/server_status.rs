@@ -156,7 +156,9 @@ fn connections(server: &Server, reply: &mut DocumentBuilder<'_>) {
     let list = server.connections.list_of_clients();
     let active = list
         .iter()
-        .filter(|connection| connection.with_running(crate::net::connections::Running::is_active))
+        .filter(|connection| {
+            connection.with_running(crate::net::connections::CurrentOperation::is_active)
+        })
         .count();
     let mut section = reply.document("connections");
     section.append("current", signed(list.len()));

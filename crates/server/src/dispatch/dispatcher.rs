@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(reply.get_str("codeName"), Some("InternalError"));
         // The cursor is not busy for ever, and nothing runs.
         assert_eq!(server.cursors.count(), (0, 0, 0));
-        assert!(!connection.with_running(crate::net::connections::Running::is_active));
+        assert!(!connection.with_running(crate::net::connections::CurrentOperation::is_active));
         let reply = answer(server, &connection, &get_more);
         assert_eq!(reply.get_i32("code"), Some(43), "{reply}");
         let ping = doc! { "ping": 1, "$db": "admin" };
@@ -602,7 +602,7 @@ mod tests {
         let reply = std::thread::scope(|scope| {
             let second = scope.spawn(|| answer(server, &connection, &create));
             // Its user is known before it counts as running.
-            while !connection.with_running(crate::net::connections::Running::is_active) {
+            while !connection.with_running(crate::net::connections::CurrentOperation::is_active) {
                 assert!(!second.is_finished());
                 std::thread::yield_now();
             }

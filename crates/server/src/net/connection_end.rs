@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::net::connections::Connection;
-use crate::net::foreign::Foreign;
+use crate::net::foreign::ForeignProtocol;
 use crate::observe::log;
 use crate::server::Server;
 
@@ -14,7 +14,7 @@ pub enum End {
     /// Its bytes are no message.
     Malformed(String),
     /// The first bytes are of another protocol.
-    Foreign(Foreign),
+    ForeignProtocol(ForeignProtocol),
     /// The handshake of TLS came to nothing.
     NoHandshake(String),
     /// No share of the request memory became free in time, or the client was too slow for those who waited for its own.
@@ -45,7 +45,7 @@ pub fn log_end(server: &Server, connection: &Connection, end: End) {
                 ("reason", why.into()),
             ],
         ),
-        End::Foreign(foreign) => log::warning(
+        End::ForeignProtocol(foreign) => log::warning(
             "network",
             "connection ended: its client speaks another protocol",
             &[

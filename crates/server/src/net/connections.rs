@@ -30,7 +30,7 @@ pub struct Connection {
     pub login: Mutex<Login>,
     /// The client's description of itself, from its first hello.
     pub metadata: Mutex<Option<Document>>,
-    running: Mutex<Running>,
+    running: Mutex<CurrentOperation>,
     /// Looks at the operation that the connection's thread runs; none while it has no thread.
     observer: Mutex<Option<quarry_timing::Observer>>,
     /// Its first bytes have been looked at, and what they ask for of encryption is done. Written by the connection's thread alone.
@@ -41,7 +41,7 @@ pub struct Connection {
 
 /// The operation that a connection runs now. It is kept between operations so that its buffers are.
 #[derive(Default)]
-pub struct Running {
+pub struct CurrentOperation {
     operation: Option<Arc<Operation>>,
     pub opid: u32,
     pub command_name: &'static str,
@@ -55,7 +55,7 @@ pub struct Running {
     is_write: bool,
 }
 
-impl Running {
+impl CurrentOperation {
     /// Notes the namespace; most operations are on that of the one before. The connection keeps it while it is idle, so that
     /// no more of a name is noted than a namespace may have.
     fn set_namespace(&mut self, database: &str, collection: &str) {
@@ -196,7 +196,7 @@ impl Connection {
             .and_then(quarry_timing::Observer::look)
     }
 
-    pub fn with_running<R>(&self, look: impl FnOnce(&Running) -> R) -> R {
+    pub fn with_running<R>(&self, look: impl FnOnce(&CurrentOperation) -> R) -> R {
         look(&self.running.lock())
     }
 
@@ -223,7 +223,7 @@ impl Connection {
         }
     }
 
-    fn kill(&self, is_meant: impl FnOnce(&Running) -> bool) {
+    fn kill(&self, is_meant: impl FnOnce(&CurrentOperation) -> bool) {
         let running = self.running.lock();
         if let Some(operation) = &running.operation
             && is_meant(&running)
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn no_more_of_a_name_is_kept_than_a_namespace_may_have() {
-        let mut running = Running::default();
+        let mut running = CurrentOperation::default();
         running.set_namespace("db", &"\u{e9}".repeat(1 << 20));
         assert_eq!(running.namespace.len(), 3 + NAMESPACE_BYTES_MAX - 1);
         assert!(running.namespace.capacity() <= 3 * NAMESPACE_BYTES_MAX);

@@ -30,7 +30,7 @@ use crate::net::certificates::Certificates;
 use crate::net::connection_end::{End, log_end};
 use crate::net::connection_threads::{Afterwards, NoThread};
 use crate::net::connections::{Connection, Entry};
-use crate::net::foreign::{Foreign, console_address};
+use crate::net::foreign::{ForeignProtocol, console_address};
 use crate::net::handshake::{Greeting, Refusal, greet};
 use crate::net::inbox::{Arrival, Inbox};
 use crate::net::outbox::{send_large, send_until};
@@ -180,7 +180,7 @@ impl Conversation {
                 }
                 Ok(Greeting::Plain | Greeting::Encrypted) => return Ok(true),
                 Err(Refusal::Closed) => return Err(End::Closed),
-                Err(Refusal::Foreign(foreign)) => return Err(self.refuse_foreign(foreign)),
+                Err(Refusal::ForeignProtocol(foreign)) => return Err(self.refuse_foreign(foreign)),
                 Err(Refusal::Handshake(why)) => return Err(End::NoHandshake(why)),
             }
         }
@@ -233,8 +233,8 @@ impl Conversation {
                     }
                     Ok(Arrival::End) => return Err(End::Closed),
                     Ok(Arrival::Malformed(why)) => {
-                        return Err(match Foreign::of(inbox.unread_bytes()) {
-                            Foreign::Unknown => End::Malformed(why),
+                        return Err(match ForeignProtocol::of(inbox.unread_bytes()) {
+                            ForeignProtocol::Unknown => End::Malformed(why),
                             foreign => self.refuse_foreign(foreign),
                         });
                     }
@@ -276,7 +276,7 @@ impl Conversation {
     }
 
     /// Ends a connection whose client speaks another protocol, with an answer that it understands if there is one.
-    fn refuse_foreign(&self, foreign: Foreign) -> End {
+    fn refuse_foreign(&self, foreign: ForeignProtocol) -> End {
         let transport = &self.connection.transport;
         let console = console_address(
             self.server.config.addresses.first(),
@@ -287,7 +287,7 @@ impl Conversation {
             // It is short, and whether it arrives is its client's affair.
             let _ = transport.write_ready(answer.as_bytes());
         }
-        End::Foreign(foreign)
+        End::ForeignProtocol(foreign)
     }
 
     /// Runs one message and sends what there is to send, or as much of it as the client takes before the memory of the

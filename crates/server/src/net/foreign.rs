@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The beginning of something that the port does not speak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Foreign {
+pub enum ForeignProtocol {
     /// A request of HTTP: a browser, or a monitor that asks the wrong port.
     Http,
     /// A TLS handshake, on a port that has none.
@@ -26,43 +26,45 @@ const HTTP_METHODS: [&[u8]; 7] = [
     b"PATCH ",
 ];
 
-impl Foreign {
+impl ForeignProtocol {
     /// The first byte of a record of a TLS handshake.
     pub const TLS_HANDSHAKE: u8 = 0x16;
 
     /// Tells what the bytes are, of which the first of a connection are looked at.
-    pub fn of(bytes: &[u8]) -> Foreign {
+    pub fn of(bytes: &[u8]) -> ForeignProtocol {
         if HTTP_METHODS.iter().any(|method| bytes.starts_with(method)) {
-            return Foreign::Http;
+            return ForeignProtocol::Http;
         }
         match bytes {
             // A record of a handshake, of SSL 3.0 or later, that holds a client's hello.
-            [Foreign::TLS_HANDSHAKE, 3, _, _, _, 1, ..] => Foreign::Tls,
-            _ => Foreign::Unknown,
+            [ForeignProtocol::TLS_HANDSHAKE, 3, _, _, _, 1, ..] => ForeignProtocol::Tls,
+            _ => ForeignProtocol::Unknown,
         }
     }
 
     /// Like `of`, for bytes that came where TLS is required.
-    pub fn without_tls(bytes: &[u8]) -> Foreign {
-        match Foreign::of(bytes) {
-            Foreign::Http => Foreign::Http,
-            _ => Foreign::Unencrypted,
+    pub fn without_tls(bytes: &[u8]) -> ForeignProtocol {
+        match ForeignProtocol::of(bytes) {
+            ForeignProtocol::Http => ForeignProtocol::Http,
+            _ => ForeignProtocol::Unencrypted,
         }
     }
 
     /// The words for the log; none where the bytes are nothing known.
     pub fn reason(self) -> Option<&'static str> {
         match self {
-            Foreign::Http => Some("an HTTP request on the port for drivers"),
-            Foreign::Tls => Some("a TLS handshake, and this server has no TLS: see net.tls.mode"),
-            Foreign::Unencrypted => Some("the server takes only encrypted connections"),
-            Foreign::Unknown => None,
+            ForeignProtocol::Http => Some("an HTTP request on the port for drivers"),
+            ForeignProtocol::Tls => {
+                Some("a TLS handshake, and this server has no TLS: see net.tls.mode")
+            }
+            ForeignProtocol::Unencrypted => Some("the server takes only encrypted connections"),
+            ForeignProtocol::Unknown => None,
         }
     }
 
     /// The answer for its client: a browser learns where the console is. `console` is the address of the admin port.
     pub fn answer(self, console: Option<SocketAddr>) -> Option<String> {
-        if self != Foreign::Http {
+        if self != ForeignProtocol::Http {
             return None;
         }
         let mut line = String::from(
@@ -99,20 +101,26 @@ mod tests {
     #[test]
     fn what_a_wrong_client_says_is_named() {
         for (bytes, named) in [
-            (&b"GET / HTTP/1.1\r\n"[..], Foreign::Http),
-            (b"OPTIONS * HTTP/1.0", Foreign::Http),
+            (&b"GET / HTTP/1.1\r\n"[..], ForeignProtocol::Http),
+            (b"OPTIONS * HTTP/1.0", ForeignProtocol::Http),
             (
                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-                Foreign::Tls,
+                ForeignProtocol::Tls,
             ),
-            (b"GETTING", Foreign::Unknown),
-            (b"\x16\x03", Foreign::Unknown),
-            (b"", Foreign::Unknown),
+            (b"GETTING", ForeignProtocol::Unknown),
+            (b"\x16\x03", ForeignProtocol::Unknown),
+            (b"", ForeignProtocol::Unknown),
         ] {
-            assert_eq!(Foreign::of(bytes), named, "{bytes:?}");
+            assert_eq!(ForeignProtocol::of(bytes), named, "{bytes:?}");
         }
-        assert_eq!(Foreign::without_tls(b"GET / "), Foreign::Http);
-        assert_eq!(Foreign::without_tls(b"\x30\0\0\0"), Foreign::Unencrypted);
+        assert_eq!(
+            ForeignProtocol::without_tls(b"GET / "),
+            ForeignProtocol::Http
+        );
+        assert_eq!(
+            ForeignProtocol::without_tls(b"\x30\0\0\0"),
+            ForeignProtocol::Unencrypted
+        );
     }
 
     #[test]
@@ -120,7 +128,7 @@ mod tests {
         let reached = SocketAddr::from(([10, 0, 0, 1], 27_017));
         let at = |first: &str, port| console_address(Some(&first.to_owned()), Some(reached), port);
         let console = at("0.0.0.0", Some(28_017));
-        let answer = Foreign::Http.answer(console).unwrap();
+        let answer = ForeignProtocol::Http.answer(console).unwrap();
         let (head, line) = answer.split_once("\r\n\r\n").unwrap();
         assert!(line.contains("http://10.0.0.1:28017/"), "{line}");
         assert!(head.contains(&format!("Content-Length: {}", line.len())));
@@ -131,7 +139,12 @@ mod tests {
         // A name stands for an address that the client has reached; without the port there is no console.
         assert_eq!(at("localhost", Some(1)).unwrap().ip(), reached.ip());
         assert_eq!(at("0.0.0.0", None), None);
-        assert!(!Foreign::Http.answer(None).unwrap().contains("console"));
-        assert_eq!(Foreign::Tls.answer(console), None);
+        assert!(
+            !ForeignProtocol::Http
+                .answer(None)
+                .unwrap()
+                .contains("console")
+        );
+        assert_eq!(ForeignProtocol::Tls.answer(console), None);
     }
 }

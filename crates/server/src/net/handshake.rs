@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quarry_wire::{HEADER_BYTES, Header, OpCode};
 
 use crate::net::certificates::Certificates;
-use crate::net::foreign::Foreign;
+use crate::net::foreign::ForeignProtocol;
 use crate::net::tls_stream::{HANDSHAKE_TIME, HandshakeError};
 use crate::net::transport::Transport;
 
@@ -20,7 +20,7 @@ pub enum Refusal {
     /// The handshake came to nothing, for that reason.
     Handshake(String),
     /// Its client speaks something else, or does not encrypt where it has to.
-    Foreign(Foreign),
+    ForeignProtocol(ForeignProtocol),
     /// Its client has closed it without a byte.
     Closed,
 }
@@ -79,12 +79,14 @@ fn has_hello_before(transport: &Transport, deadline: Instant) -> Result<bool, Re
     let mut first = [0; 1];
     match look(transport, &mut first)? {
         0 => Err(Refusal::Closed),
-        _ if first[0] == Foreign::TLS_HANDSHAKE => Ok(true),
+        _ if first[0] == ForeignProtocol::TLS_HANDSHAKE => Ok(true),
         _ => {
             // So much of it as has come says what it is. Taken from the stream, so that an answer reaches the client.
             let mut begun = [0; 1024];
             let bytes = transport.read(&mut begun).unwrap_or(0);
-            Err(Refusal::Foreign(Foreign::without_tls(&begun[..bytes])))
+            Err(Refusal::ForeignProtocol(ForeignProtocol::without_tls(
+                &begun[..bytes],
+            )))
         }
     }
 }
@@ -101,7 +103,7 @@ fn begins_with_hello(transport: &Transport) -> Result<bool, Refusal> {
     transport.set_read_timeout(None).map_err(failed)?;
     let is_message = bytes == HEADER_BYTES
         && Header::parse(&first).is_ok_and(|header| OpCode::from_number(header.op_code).is_some());
-    Ok(!is_message && bytes > 0 && first[0] == Foreign::TLS_HANDSHAKE)
+    Ok(!is_message && bytes > 0 && first[0] == ForeignProtocol::TLS_HANDSHAKE)
 }
 
 fn look(transport: &Transport, first: &mut [u8]) -> Result<usize, Refusal> {
@@ -150,7 +152,7 @@ mod tests {
     fn refused(greeted: Result<Greeting, Refusal>) -> String {
         match greeted {
             Err(Refusal::Handshake(why)) => why,
-            Err(Refusal::Foreign(foreign)) => format!("{foreign:?}"),
+            Err(Refusal::ForeignProtocol(foreign)) => format!("{foreign:?}"),
             Err(Refusal::Closed) => "closed".into(),
             Ok(greeting) => format!("goes on: {greeting:?}"),
         }

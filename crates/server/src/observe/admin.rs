@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 use tokio::time;
 use tokio_rustls::TlsAcceptor;
 
-use crate::net::foreign::Foreign;
+use crate::net::foreign::ForeignProtocol;
 use crate::net::transport::Transport;
 use crate::observe::admin_access::{AdminAccess, Origin, Verdict, Who};
 use crate::observe::console::{self, Lane};
@@ -224,7 +224,7 @@ async fn greet(admin: Admin, stream: TcpStream, peer: SocketAddr) {
     if !matches!(looked, Ok(Ok(1))) {
         return;
     }
-    if first[0] != Foreign::TLS_HANDSHAKE {
+    if first[0] != ForeignProtocol::TLS_HANDSHAKE {
         if !certificates.is_required() {
             serve(admin, stream, peer, false).await;
         }

@@ -28,7 +28,7 @@ use quarry_timing::{Phase, phase};
 use self::bounds::Bounds;
 use self::function::{Given, RunningFunction, Start};
 use self::partition::{Partition, partition_bytes};
-use super::execution::{Buffer, Running, Upstream};
+use super::execution::{Buffer, RunningStage, Upstream};
 use super::fields_read::fields_kept_for;
 use super::nested_field;
 use super::stage::{Reads, Specification, Stage, Stages, one};
@@ -223,7 +223,7 @@ impl Stage for SetWindowFields {
         }
     }
 
-    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn Running> {
+    fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
         let later = fields_kept_for(following);
         let own = self.read.as_ref();
         Box::new(Windowing {
@@ -340,7 +340,7 @@ impl Windowing {
     }
 }
 
-impl Running for Windowing {
+impl RunningStage for Windowing {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
         if self.next == self.rows.len() && !self.advance(upstream)? {
             return Ok(false);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use quarry_timing::{Distribution, OperationKind, Window};
 
-use crate::net::connections::Running;
+use crate::net::connections::CurrentOperation;
 use crate::observe::counters::Counter;
 use crate::observe::memory_shares;
 use crate::observe::process_figures::ProcessFigures;
@@ -114,7 +114,7 @@ fn add_process(server: &Server, figures: &mut Figures) {
     let connections = server.connections.list_of_clients();
     let active = connections
         .iter()
-        .filter(|connection| connection.with_running(Running::is_active));
+        .filter(|connection| connection.with_running(CurrentOperation::is_active));
     figures.gauge("activeOperations", active.count() as f64);
     figures.gauge("connections", connections.len() as f64);
 }

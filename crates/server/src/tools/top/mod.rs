@@ -16,7 +16,7 @@ use ratatui::crossterm::event::{self, Event};
 use crate::process::config::Top;
 use crate::tools::link::{Link, REPLY_TIME_MAX};
 use picture::Watcher;
-use view::View;
+use view::ScreenState;
 
 /// The screen of `--once`.
 const ONCE_CHARS: (u16, u16) = (110, 40);
@@ -51,7 +51,7 @@ fn once(options: &Top) -> io::Result<()> {
     let picture = Watcher::default().look(&mut link)?;
     let backend = TestBackend::new(ONCE_CHARS.0, ONCE_CHARS.1);
     let Ok(mut terminal) = Terminal::new(backend);
-    let view = View::default();
+    let view = ScreenState::default();
     let Ok(_) = terminal.draw(|frame| screen::draw(frame, &address(options), &picture, &view));
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
@@ -68,7 +68,7 @@ fn watch(options: &Top) -> io::Result<()> {
     let mut watcher = Watcher::default();
     let mut picture = watcher.look(&mut link)?;
     let mut terminal = ratatui::try_init()?;
-    let mut view = View::of_environment();
+    let mut view = ScreenState::of_environment();
     let shown = (|| {
         loop {
             terminal.draw(|frame| {
@@ -98,7 +98,7 @@ enum Next {
 }
 
 /// Waits for a key or for the next picture's time.
-fn wait(interval: Duration, view: &mut View) -> io::Result<Next> {
+fn wait(interval: Duration, view: &mut ScreenState) -> io::Result<Next> {
     let deadline = Instant::now() + interval;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

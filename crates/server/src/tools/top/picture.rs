@@ -33,7 +33,7 @@ pub struct Collection {
 
 /// One operation that runs now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Running {
+pub struct RunningOperation {
     pub opid: i64,
     pub op: String,
     pub namespace: String,
@@ -46,7 +46,7 @@ pub struct Running {
 pub struct Picture {
     pub operations: Vec<Operation>,
     pub collections: Vec<Collection>,
-    pub running: Vec<Running>,
+    pub running: Vec<RunningOperation>,
     pub is_enabled: bool,
 }
 
@@ -138,11 +138,11 @@ fn collections(minute: &Document) -> Vec<Collection> {
 }
 
 /// The longest first, without the question itself and without a hello that waits for news.
-fn running(current: &Document) -> Vec<Running> {
+fn running(current: &Document) -> Vec<RunningOperation> {
     let Some(list) = current.get_array("inprog") else {
         return Vec::new();
     };
-    let mut running: Vec<Running> = list
+    let mut running: Vec<RunningOperation> = list
         .iter()
         .filter_map(|entry| one_running(entry.as_document()?))
         .collect();
@@ -151,7 +151,7 @@ fn running(current: &Document) -> Vec<Running> {
     running
 }
 
-fn one_running(entry: RawDocument<'_>) -> Option<Running> {
+fn one_running(entry: RawDocument<'_>) -> Option<RunningOperation> {
     let command = entry.get_document("command")?.first()?;
     if ["currentOp", "hello", "isMaster"].contains(&&*command.name().to_string_lossy()) {
         return None;
@@ -160,7 +160,7 @@ fn one_running(entry: RawDocument<'_>) -> Option<Running> {
         let value = entry.get_path(path).and_then(|value| value.as_str());
         value.unwrap_or("-").to_owned()
     };
-    Some(Running {
+    Some(RunningOperation {
         opid: entry.get("opid")?.as_i64_exact()?,
         op: text("op"),
         namespace: text("ns"),

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::picture::{Operation, Picture};
-use super::view::{HELP, Sort, View};
+use super::view::{HELP, ScreenState, Sort};
 
 /// The width of the columns before the bar, and of those that a narrow terminal has room for.
 const COLUMNS_CHARS: u16 = 50;
@@ -16,7 +16,7 @@ const NARROW_COLUMNS_CHARS: u16 = 27;
 const BAR_CHARS_MIN: u16 = 10;
 
 /// Draws one moment of the server at `address`.
-pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture, view: &View) {
+pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture, view: &ScreenState) {
     let rows = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2);
     let areas = Layout::vertical([
         Constraint::Length(3),
@@ -51,7 +51,7 @@ fn help(frame: &mut Frame<'_>) {
     frame.render_widget(shown, area);
 }
 
-fn head(address: &str, picture: &Picture, view: &View) -> Paragraph<'static> {
+fn head(address: &str, picture: &Picture, view: &ScreenState) -> Paragraph<'static> {
     let all: f64 = picture.operations.iter().map(|one| one.per_second).sum();
     let mut line = format!("quarry {address}   {} ops/s", short(all));
     if !picture.is_enabled {
@@ -77,7 +77,7 @@ fn head(address: &str, picture: &Picture, view: &View) -> Paragraph<'static> {
     Paragraph::new(vec![Line::from(line).bold(), Line::from(legend)])
 }
 
-fn operations(picture: &Picture, area: Rect, view: &View) -> Paragraph<'static> {
+fn operations(picture: &Picture, area: Rect, view: &ScreenState) -> Paragraph<'static> {
     let is_narrow = area.width < COLUMNS_CHARS + BAR_CHARS_MIN;
     let columns = if is_narrow {
         NARROW_COLUMNS_CHARS
@@ -105,7 +105,7 @@ fn operations(picture: &Picture, area: Rect, view: &View) -> Paragraph<'static> 
 }
 
 /// The phases as cells of the bar, each as many as its share; ends where the shares end.
-fn bar_of(operation: &Operation, chars: u16, view: &View) -> Vec<Span<'static>> {
+fn bar_of(operation: &Operation, chars: u16, view: &ScreenState) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     let (mut sum, mut drawn) = (0.0, 0);
     for (name, share) in &operation.shares {
@@ -124,7 +124,7 @@ fn bar_of(operation: &Operation, chars: u16, view: &View) -> Vec<Span<'static>> 
 }
 
 /// A layer's phases take turns between its two shades.
-fn ink_of(phase: Phase, view: &View) -> (&'static str, Style) {
+fn ink_of(phase: Phase, view: &ScreenState) -> (&'static str, Style) {
     let layer = Layer::of(phase);
     let before = Phase::ALL[..phase as usize].iter();
     let place = before.filter(|other| Layer::of(**other) == layer).count();
@@ -132,7 +132,7 @@ fn ink_of(phase: Phase, view: &View) -> (&'static str, Style) {
 }
 
 /// The sign and the colour of a layer: of both the signs tell it where there are no colours.
-fn ink(layer: Layer, shade: usize, view: &View) -> (&'static str, Style) {
+fn ink(layer: Layer, shade: usize, view: &ScreenState) -> (&'static str, Style) {
     if view.is_colorless {
         let sign = match layer {
             Layer::Wire => "-",
@@ -209,7 +209,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::picture::{Collection, Running};
+    use super::super::picture::{Collection, RunningOperation};
     use super::*;
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
                 mean_us: 12.0,
                 share: 0.5,
             }],
-            running: vec![Running {
+            running: vec![RunningOperation {
                 opid: 42,
                 op: "update".into(),
                 namespace: "db.things".into(),
@@ -244,7 +244,7 @@ mod tests {
         };
         let mut terminal = Terminal::new(TestBackend::new(90, 16)).unwrap();
         terminal
-            .draw(|frame| draw(frame, "host:1", &picture, &View::default()))
+            .draw(|frame| draw(frame, "host:1", &picture, &ScreenState::default()))
             .unwrap();
         let screen = terminal.backend().to_string();
         let line = |text: &str| screen.lines().find(|line| line.contains(text)).unwrap();
@@ -255,9 +255,9 @@ mod tests {
         assert!(line("db.things").contains("50.0%"));
         assert!(line("lock_wait").contains("42") && line("lock_wait").contains("1.5 s"));
         // Without colours the layers have signs of their own.
-        let colorless = View {
+        let colorless = ScreenState {
             is_colorless: true,
-            ..View::default()
+            ..ScreenState::default()
         };
         terminal
             .draw(|frame| draw(frame, "host:1", &picture, &colorless))
@@ -276,12 +276,12 @@ mod tests {
         assert_eq!((count('-'), count('#'), count('░')), (10, 20, 10));
         // A narrow terminal keeps the rate, the p99 and a bar.
         let mut narrow = Terminal::new(TestBackend::new(40, 16)).unwrap();
-        let view = View {
+        let view = ScreenState {
             is_help: true,
-            ..View::default()
+            ..ScreenState::default()
         };
         narrow
-            .draw(|frame| draw(frame, "host:1", &picture, &View::default()))
+            .draw(|frame| draw(frame, "host:1", &picture, &ScreenState::default()))
             .unwrap();
         let screen = narrow.backend().to_string();
         let insert = screen.lines().find(|line| line.contains("insert")).unwrap();

@@ -49,7 +49,7 @@ impl Sort {
 
 /// The state that keys change.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct ScreenState {
     pub is_paused: bool,
     pub is_help: bool,
     pub sort: Sort,
@@ -60,12 +60,12 @@ pub struct View {
     pub is_colorless: bool,
 }
 
-impl View {
+impl ScreenState {
     /// A view as the environment asks for it: any `NO_COLOR` that is not empty takes the colours away.
-    pub fn of_environment() -> View {
-        View {
+    pub fn of_environment() -> ScreenState {
+        ScreenState {
             is_colorless: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
-            ..View::default()
+            ..ScreenState::default()
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    fn press(view: &mut View, keys: &str) -> bool {
+    fn press(view: &mut ScreenState, keys: &str) -> bool {
         keys.chars().any(|c| {
             let code = match c {
                 '\n' => KeyCode::Enter,
@@ -173,7 +173,7 @@ mod tests {
         })
     }
 
-    fn names(view: &View) -> (Vec<String>, Vec<String>) {
+    fn names(view: &ScreenState) -> (Vec<String>, Vec<String>) {
         let shown = view.of(&picture());
         (
             shown.operations.into_iter().map(|one| one.name).collect(),
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_order_goes_round() {
-        let mut view = View::default();
+        let mut view = ScreenState::default();
         for first in ["insert", "update", "find"] {
             press(&mut view, "s");
             assert_eq!(names(&view).0[0], first);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_typed_and_holds_until_it_is_cleared() {
-        let mut view = View::default();
+        let mut view = ScreenState::default();
         assert!(!press(&mut view, "/thingsq"), "a key of the filter's");
         view.press(KeyEvent::from(KeyCode::Backspace));
         press(&mut view, "\n");
@@ -202,14 +202,14 @@ mod tests {
         assert_eq!(names(&view).1.len(), 2);
         press(&mut view, "/ins\n");
         assert_eq!(names(&view).0, ["insert"]);
-        let mut long = View::default();
+        let mut long = ScreenState::default();
         press(&mut long, &format!("/{}", "x".repeat(1_000)));
         assert_eq!(long.filter.len(), FILTER_CHARS_MAX);
     }
 
     #[test]
     fn keys_pause_help_and_quit() {
-        let mut view = View::default();
+        let mut view = ScreenState::default();
         assert!(!press(&mut view, "p") && view.is_paused);
         assert!(!press(&mut view, " ") && !view.is_paused);
         assert!(!press(&mut view, "h") && view.is_help);
