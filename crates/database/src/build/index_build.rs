@@ -16,7 +16,7 @@ use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
 use crate::definitions::builds::{RunningBuilds, stage_mark, unstage_mark};
-use crate::definitions::changes::stage_index_drop;
+use crate::definitions::index_changes::stage_index_drop;
 use crate::definitions::known_index::{IndexesCreated, Known, known};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;

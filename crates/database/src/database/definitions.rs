@@ -7,9 +7,10 @@ use quarry_journal::Level;
 
 use super::Database;
 use crate::catalog::collection::{Collection, CollectionDefinition};
-use crate::definitions::changes::{Dropped, IndexUse, OnMade};
+use crate::definitions::changes::{Dropped, OnMade};
 use crate::definitions::collection_stats::CollStats;
 use crate::definitions::database_stats::DbStats;
+use crate::definitions::index_changes::IndexUse;
 use crate::definitions::known_index::IndexesCreated;
 use crate::definitions::listing::{self, ExpiringIndex};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! The indexes that createIndexes finds already there, and its report.
 
-use crate::definitions::changes::{names_id, same_pattern};
+use crate::definitions::index_changes::{names_id, same_pattern};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
