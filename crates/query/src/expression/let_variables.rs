@@ -67,6 +67,11 @@ impl LetVariables {
         self.variables.is_empty()
     }
 
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(|(name, _)| &**name)
+    }
+
     /// Makes the names known to `context`, so that a pipeline that reads them can be checked.
     pub fn declare(&self, context: &mut ExpressionContext) {
         for (name, _) in &self.variables {

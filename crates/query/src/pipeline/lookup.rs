@@ -2,7 +2,8 @@
 //!
 //! Two conditions can be given, alone or together: a field of the collection that equals a local one, and a pipeline that
 //! runs over the collection, with variables of a `let`. A local value that is an array matches by each of its elements; a
-//! missing one matches as Null. A pipeline into which nothing of the document goes is run once.
+//! missing one matches as Null. A pipeline into which nothing of the document goes is run once, and so are its first stages where
+//! that pays (`held_prefix`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue
 
 use super::equality::{self, any_of, each_at};
 use super::execution::{Buffer, RunningStage, Upstream};
+use super::held_prefix::HeldResults;
 use super::nested_field;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
@@ -167,8 +169,13 @@ impl Lookup {
     }
 
     /// The array of what the collection has for the document.
-    fn find(&self, document: RawDocument<'_>, upstream: &mut Upstream<'_, '_>) -> Result<Counted> {
-        let mut opened = self.open(document, None, upstream)?;
+    fn find(
+        &self,
+        document: RawDocument<'_>,
+        held: &mut HeldResults,
+        upstream: &mut Upstream<'_, '_>,
+    ) -> Result<Counted> {
+        let mut opened = self.open(document, None, held, upstream)?;
         let (mut found, mut one) = (Counted::default(), Buffer::default());
         let mut out = ArrayBuilder::new(&mut found.bytes);
         while let Some(result) = one.read(|bytes| opened.next(upstream, bytes))? {
@@ -184,11 +191,13 @@ impl Lookup {
         Ok(found)
     }
 
-    /// Begins the read of what the collection has for the document, and matches a filter beside, if one is given.
+    /// Begins the read of what the collection has for the document, and matches a filter beside, if one is given. `held` is for
+    /// all documents of one run.
     pub(super) fn open(
         &self,
         document: RawDocument<'_>,
         matching: Option<RawDocument<'_>>,
+        held: &mut HeldResults,
         upstream: &mut Upstream<'_, '_>,
     ) -> Result<OpenPipeline> {
         let equality = self.equality.as_ref();
@@ -203,10 +212,10 @@ impl Lookup {
             }
             (only, None) | (None, only) => only,
         };
-        let collections = upstream.collections();
         match (&self.pipeline, &self.collection) {
-            (Some(pipeline), _) => pipeline.open(document, filter, collections),
+            (Some(pipeline), _) => pipeline.open(document, filter, held, upstream),
             (None, collection) => {
+                let collections = upstream.collections();
                 let (name, all) = (
                     collection.as_deref().unwrap_or_default(),
                     RawDocument::EMPTY,
@@ -314,6 +323,7 @@ impl Stage for Lookup {
             stage: self,
             document: Buffer::default(),
             constant: None,
+            held: HeldResults::default(),
         })
     }
 }
@@ -358,6 +368,7 @@ struct LookingUp {
     document: Buffer,
     /// The array that all documents are given, once there is one.
     constant: Option<Counted>,
+    held: HeldResults,
 }
 
 impl RunningStage for LookingUp {
@@ -367,7 +378,7 @@ impl RunningStage for LookingUp {
         };
         let found = match self.constant.take() {
             Some(constant) => constant,
-            None => self.stage.find(document, upstream)?,
+            None => self.stage.find(document, &mut self.held, upstream)?,
         };
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;

@@ -27,6 +27,7 @@ mod geo_near;
 mod graph_lookup;
 mod group;
 mod group_overflow;
+mod held_prefix;
 mod leading;
 mod limit;
 mod limits_forward;

@@ -2,13 +2,14 @@
 //!
 //! It is parsed, and so checked, with the stage. One that reads variables of the stage's `let` is parsed again for each
 //! document, when the variables have values: those are constants to it, so that an index serves an equality with one, as it
-//! does for any filter.
+//! does for any filter. Its first stages that read none of them may have results that are held (`HeldPrefix`).
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::chance::draws_lots;
 use super::equality::both;
 use super::execution::{Collections, Execution, ReadId, RunInput, SubFind, Upstream};
+use super::held_prefix::{HeldDocuments, HeldPrefix, HeldResults};
 use super::parsed::Pipeline;
 use super::stage::{Input, ParseWithin, Specification, Within};
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub(super) struct SubPipeline {
     context: ExpressionContext,
     /// Parsed in that context.
     checked: Pipeline,
+    /// The part of it that is the same for all documents.
+    prefix: Option<HeldPrefix>,
     parse: ParseWithin,
     /// The name of the stage that runs it.
     owner: &'static str,
@@ -56,8 +59,13 @@ impl SubPipeline {
                 return Err(Error::new(ErrorCode::INVALID_NAMESPACE, text));
             }
         }
+        let prefix = match variables.is_empty() {
+            true => None,
+            false => HeldPrefix::of(stages, &variables, &context, (parse, owner.name))?,
+        };
         Ok(SubPipeline {
             collection: collection.map(Box::from),
+            prefix,
             stages: Value::from(stages),
             variables,
             surroundings: surroundings.share(),
@@ -96,12 +104,30 @@ impl SubPipeline {
     }
 
     /// Begins a run for a document of the surroundings. Of its input only what `filter` matches goes in, if there is one.
+    /// `held` is for all runs of this pipeline within one of the surroundings.
     pub fn open(
         &self,
         document: RawDocument<'_>,
         filter: Option<RawDocument<'_>>,
-        collections: &mut dyn Collections,
+        held: &mut HeldResults,
+        upstream: &mut Upstream<'_, '_>,
     ) -> Result<OpenPipeline> {
+        if let Some(prefix) = self.prefix.as_ref().filter(|_| filter.is_none()) {
+            if matches!(held, HeldResults::NotYet) {
+                let mut opened = self.open_parsed(
+                    &prefix.pipeline,
+                    &self.context,
+                    None,
+                    upstream.collections(),
+                )?;
+                held.fill(|bytes| opened.next(upstream, bytes))?;
+                opened.close(upstream.collections());
+            }
+            if let HeldResults::Held(results) = held {
+                return self.open_behind(&prefix.rest, HeldDocuments::new(results), document);
+            }
+        }
+        let collections = upstream.collections();
         // A filter over documents that are made stands behind the stage that makes them.
         let is_inserted = filter.is_some() && self.collection.is_none();
         if self.variables.is_empty() && !is_inserted {
@@ -127,6 +153,26 @@ impl SubPipeline {
         }
     }
 
+    /// Begins a run of the stages behind those whose results are held.
+    fn open_behind(
+        &self,
+        stages: &Value,
+        results: HeldDocuments,
+        document: RawDocument<'_>,
+    ) -> Result<OpenPipeline> {
+        interrupts::work(self.surroundings.variables())?;
+        let mut context = self.surroundings.for_sub_pipeline()?;
+        self.variables.bind(document, &mut context)?;
+        let RawValue::Array(stages) = stages.as_raw() else {
+            return Ok(OpenPipeline::of_nothing());
+        };
+        let pipeline = (self.parse)(stages, &context, Within::Collection(self.owner))?;
+        Ok(OpenPipeline {
+            input: OpenInput::Held(results),
+            execution: pipeline.start(),
+        })
+    }
+
     fn open_parsed(
         &self,
         pipeline: &Pipeline,
@@ -136,7 +182,7 @@ impl SubPipeline {
     ) -> Result<OpenPipeline> {
         let Some(collection) = &self.collection else {
             return Ok(OpenPipeline {
-                input: None,
+                input: OpenInput::Nothing,
                 execution: pipeline.start(),
             });
         };
@@ -150,7 +196,7 @@ impl SubPipeline {
             context,
         };
         Ok(OpenPipeline {
-            input: Some(collections.open(collection, find)?),
+            input: OpenInput::Read(collections.open(collection, find)?),
             execution: pipeline.start_at(leading.stages),
         })
     }
@@ -159,14 +205,23 @@ impl SubPipeline {
 /// A run of a pipeline over a collection. It reads the collection until it is closed.
 #[derive(Debug)]
 pub(super) struct OpenPipeline {
-    input: Option<ReadId>,
+    input: OpenInput,
     execution: Execution,
+}
+
+/// Where its documents come from.
+#[derive(Debug)]
+enum OpenInput {
+    /// Its first stage makes them.
+    Nothing,
+    Read(ReadId),
+    Held(HeldDocuments),
 }
 
 impl OpenPipeline {
     fn of_nothing() -> OpenPipeline {
         OpenPipeline {
-            input: None,
+            input: OpenInput::Nothing,
             execution: Execution::new(Vec::new()),
         }
     }
@@ -186,21 +241,25 @@ impl OpenPipeline {
             context,
         };
         Ok(OpenPipeline {
-            input: Some(collections.open(collection, find)?),
+            input: OpenInput::Read(collections.open(collection, find)?),
             ..OpenPipeline::of_nothing()
         })
     }
 
     /// Appends the next result to `out`; false, and nothing appended, at the end.
     pub fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
-        let input = self.input.map_or(RunInput::Nothing, RunInput::Read);
+        let input = match &mut self.input {
+            OpenInput::Nothing => RunInput::Nothing,
+            OpenInput::Read(read) => RunInput::Read(*read),
+            OpenInput::Held(results) => RunInput::Source(results),
+        };
         self.execution.next(&mut upstream.lend(input), out)
     }
 
     /// Ends the reads that its stages have left open, and that of its own collection.
     pub fn close(mut self, collections: &mut dyn Collections) {
         self.execution.close(collections);
-        if let Some(read) = self.input {
+        if let OpenInput::Read(read) = self.input {
             collections.close(read);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::execution::{Collections, RunningStage, Upstream};
+use super::held_prefix::HeldResults;
 use super::stage::{Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
@@ -125,7 +126,12 @@ impl RunningStage for Uniting {
                 return Ok(true);
             }
             let pipeline = &self.stage.pipeline;
-            let opened = pipeline.open(RawDocument::EMPTY, None, upstream.collections())?;
+            let opened = pipeline.open(
+                RawDocument::EMPTY,
+                None,
+                &mut HeldResults::default(),
+                upstream,
+            )?;
             self.place = Place::Other(opened);
         }
         let Place::Other(opened) = &mut self.place else {

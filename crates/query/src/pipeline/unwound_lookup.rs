@@ -9,6 +9,7 @@ use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::equality::both;
 use super::execution::{Buffer, Collections, RunningStage, Upstream};
+use super::held_prefix::HeldResults;
 use super::lookup::Lookup;
 use super::nested_field;
 use super::renamed;
@@ -179,6 +180,7 @@ impl Stage for UnwoundLookup {
             stage: self,
             document: Buffer::default(),
             opened: None,
+            held: HeldResults::default(),
             one: Buffer::default(),
             found: 0,
             scratch: Buffer::default(),
@@ -192,6 +194,7 @@ struct LookingUp {
     document: Buffer,
     /// The read of those.
     opened: Option<OpenPipeline>,
+    held: HeldResults,
     /// The one that was found last.
     one: Buffer,
     /// How many were found.
@@ -205,6 +208,7 @@ impl RunningStage for LookingUp {
             stage,
             document,
             opened,
+            held,
             one,
             found,
             scratch,
@@ -236,7 +240,7 @@ impl RunningStage for LookingUp {
             };
             *found = 0;
             let matching = stage.matching.as_ref().map(Document::as_raw);
-            *opened = Some(stage.lookup.open(input, matching, upstream)?);
+            *opened = Some(stage.lookup.open(input, matching, held, upstream)?);
         }
     }
 

@@ -98,6 +98,85 @@ fn an_index_serves_the_other_side() {
     }
 }
 
+/// A pipeline that reads `$$k` behind a stage that gathers, and the same with a first stage that reads it as well.
+const HELD_AND_NOT: [(&str, &str); 4] = [
+    (
+        r#"{"$group": {"_id": {"$mod": ["$k", 10]}, "n": {"$sum": "$up"}}}, {"$match": {"$expr": {"$eq": ["$_id", "$$k"]}}}"#,
+        r#"[]"#,
+    ),
+    (
+        r#"{"$sort": {"up": -1}}, {"$limit": 20}, {"$addFields": {"d": {"$subtract": ["$k", "$$k"]}}}, {"$match": {"d": {"$gt": 3}}}"#,
+        r#"[]"#,
+    ),
+    (
+        r#"{"$match": {"k": {"$lt": 50}}}, {"$sortByCount": "$up"}, {"$limit": 3}, {"$set": {"k": "$$k.a"}}"#,
+        r#"{"$unwind": "$x"}"#,
+    ),
+    (
+        r#"{"$count": "n"}, {"$set": {"k": "$$k"}}"#,
+        r#"{"$unwind": {"path": "$x", "includeArrayIndex": "i"}}"#,
+    ),
+];
+
+#[test]
+fn stages_into_which_nothing_of_the_document_goes_run_once() {
+    let few: Vec<Document> = (0..5).map(|n| doc! { "_id": n, "k": n }).collect();
+    let many: Vec<Document> = (0..500)
+        .map(|n| doc! { "_id": n, "k": n, "up": (n / 2) })
+        .collect();
+    let fixture = two(&few, &many);
+    let run = |pipeline: &str, behind: &str| {
+        let lookup = format!(
+            r#"{{"$lookup": {{"from": "other", "let": {{"k": "$k"}}, "pipeline": [{pipeline}], "as": "x"}}}}"#
+        );
+        let behind = behind.strip_prefix("[]").unwrap_or(behind);
+        let comma = if behind.is_empty() { "" } else { ", " };
+        let before = fixture.operation.docs_examined.load(Relaxed);
+        let executor = open(&fixture, &format!("[{lookup}{comma}{behind}]"));
+        let found = fixture.drain(executor);
+        (
+            found,
+            fixture.operation.docs_examined.load(Relaxed) - before,
+        )
+    };
+    for (pipeline, behind) in HELD_AND_NOT {
+        let named = format!(r#"{{"$match": {{"$expr": {{"$eq": ["$$k", "$$k"]}}}}}}, {pipeline}"#);
+        let (held, examined_once) = run(pipeline, behind);
+        let (run_again, examined_again) = run(&named, behind);
+        assert_eq!(held, run_again, "{pipeline}");
+        assert!(held.len() >= 5, "{pipeline}");
+        assert_eq!(examined_again - 5, 5 * (examined_once - 5), "{pipeline}");
+    }
+}
+
+#[test]
+fn a_prefix_that_draws_lots_or_may_be_asked_of_an_index_is_not_held() {
+    let few: Vec<Document> = (0..5).map(|n| doc! { "_id": n, "k": n }).collect();
+    let many: Vec<Document> = (0..500).map(|n| doc! { "_id": n, "k": n }).collect();
+    let fixture = two(&few, &many);
+    index(&fixture, &other(), r#"{"key": {"k": 1}, "name": "k_1"}"#);
+    for (pipeline, examined) in [
+        // The filter goes to the index, over the stage that makes a field.
+        (
+            r#"{"$set": {"b": 1}}, {"$match": {"$expr": {"$eq": ["$k", "$$k"]}}}"#,
+            5,
+        ),
+        (
+            r#"{"$match": {"$expr": {"$lt": [{"$rand": {}}, 2]}}}, {"$count": "n"}, {"$set": {"k": "$$k"}}"#,
+            5 * 500,
+        ),
+    ] {
+        let before = fixture.operation.docs_examined.load(Relaxed);
+        let stage = format!(
+            r#"[{{"$lookup": {{"from": "other", "let": {{"k": "$k"}}, "pipeline": [{pipeline}], "as": "x"}}}}]"#
+        );
+        let found = fixture.drain(open(&fixture, &stage));
+        assert_eq!(found.len(), 5, "{pipeline}");
+        let here = fixture.operation.docs_examined.load(Relaxed) - before;
+        assert_eq!(here, 5 + examined, "{pipeline}");
+    }
+}
+
 #[test]
 fn a_union_goes_on_where_its_batch_ended() {
     let few: Vec<Document> = (0..3).map(|n| doc! { "_id": n }).collect();
@@ -281,7 +360,7 @@ fn a_document_leaves_no_read_open_behind_it() {
         ),
     ] {
         let text = format!(
-            r#"{{"p": [{{"$lookup": {{"from": "x", "let": {{"a": "$a"}}, "pipeline": [{inner}], "as": "r"}}}}]}}"#
+            r#"{{"p": [{{"$lookup": {{"from": "x", "let": {{"a": "$a"}}, "pipeline": [{{"$set": {{"a": "$$a"}}}}, {inner}], "as": "r"}}}}]}}"#
         );
         let stages = json(&text);
         let stages = stages.as_raw().get_array("p").unwrap();
