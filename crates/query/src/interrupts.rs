@@ -16,6 +16,7 @@ use quarry_database::{Operation, check_running};
 use crate::Collation;
 use crate::error::{Error, Result};
 use crate::memory;
+use crate::turns;
 
 /// About half a millisecond. A look costs some fifty nanoseconds, and one in sixteen asks the kernel for the client.
 const WORK_BETWEEN_LOOKS: u32 = 50_000;
@@ -48,6 +49,14 @@ pub struct InterruptGuard {
     _of_the_layers_below: quarry_database::OperationGuard,
 }
 
+/// Like `run_as`, for an operation that holds nothing that others wait for: if it turns out to be a long one, it takes turns with
+/// others (`turns`).
+pub fn run_in_turns(operation: Arc<Operation>) -> InterruptGuard {
+    let guard = run_as(operation);
+    turns::begin();
+    guard
+}
+
 /// Makes the operation the one whose interrupts this thread looks at, until the guard is dropped.
 pub fn run_as(operation: Arc<Operation>) -> InterruptGuard {
     begin();
@@ -65,6 +74,7 @@ impl Drop for InterruptGuard {
 /// Nothing was done and nothing is held.
 fn begin() {
     memory::forget_all();
+    turns::end();
     LEFT.set(WORK_BETWEEN_LOOKS);
     if IS_ENDING.replace(false) {
         ENDING.set(None);
@@ -140,13 +150,27 @@ fn count(units: usize) -> bool {
     false
 }
 
-/// Looks. Once the operation is to end each call says so, and so does each `work`.
+/// Looks. Once the operation is to end each call says so, and so does each `work`. A long operation may wait here for its turn.
 #[cold]
 pub(crate) fn check() -> Result<()> {
     LEFT.set(WORK_BETWEEN_LOOKS);
+    check_and(|| turns::look(goes_on))
+}
+
+/// Like `check`, for an operation that waits already.
+#[cold]
+pub(crate) fn check_waiting() -> Result<()> {
+    check_and(|| Ok(()))
+}
+
+fn goes_on() -> Result<()> {
+    Ok(check_running()?)
+}
+
+fn check_and(then: impl FnOnce() -> Result<()>) -> Result<()> {
     ENDING.with_borrow_mut(|ending| {
         if ending.is_none() {
-            *ending = check_running().err().map(Error::from);
+            *ending = goes_on().and_then(|()| then()).err();
         }
         match ending {
             None => Ok(()),

@@ -24,6 +24,7 @@ pub mod spilling;
 mod stage_memory;
 mod stored_id;
 mod text_index;
+pub mod turns;
 mod validator;
 mod value_set;
 mod wildcard_index;

@@ -87,7 +87,7 @@ impl Level {
         }
         let granted = self.granted.get();
         let wanted = held.next_multiple_of(GRANT_BYTES);
-        BUDGET.take(wanted - granted, granted, interrupts::check)?;
+        BUDGET.take(wanted - granted, granted, interrupts::check_waiting)?;
         self.granted.set(wanted);
         Ok(())
     }

@@ -12,7 +12,7 @@ pub enum Phase {
     Auth,
     /// Parsing the query and choosing a plan.
     Plan,
-    /// Waiting for a collection or a record.
+    /// Waiting for a collection or a record, or for the turn of a long read.
     LockWait,
     /// Running the operation, apart from the parts of it named next.
     Execute,

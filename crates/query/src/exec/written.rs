@@ -22,6 +22,7 @@ use crate::memory::Charge;
 use crate::pipeline::{
     Merge, Out, ResultWritten, SpecialCodes, WhenMatched, WhenNotMatched, WriteTarget,
 };
+use crate::turns::without_turns;
 
 /// The documents, and the bytes, that are inserted with one call.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -67,6 +68,8 @@ impl Batch {
 impl ResultWriter<'_> {
     /// Writes all documents that the executor gives.
     pub fn write(&self, written: ResultWritten<'_>, documents: Executor) -> Result<()> {
+        // What it writes is locked while it is made.
+        let _no_turns = without_turns();
         match written {
             ResultWritten::Out(out) => self.write_out(out, documents),
             ResultWritten::Merge(merge) => self.write_merge(merge, documents),

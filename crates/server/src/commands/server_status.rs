@@ -7,6 +7,7 @@ use quarry_bson::{DateTime, Document, DocumentBuilder};
 use quarry_database::RecordCacheCounters;
 use quarry_query::memory_budget::BUDGET;
 use quarry_query::spilling::{GROUPS, SORTS};
+use quarry_query::turns::TURNS;
 use quarry_storage::EngineCounters;
 use quarry_timing::{Durations, OperationClass, Use, Uses, Window};
 
@@ -318,6 +319,7 @@ fn quarry(server: &Server, reply: &mut DocumentBuilder<'_>) {
         section.append("work", work.as_raw());
     }
     memory_budget(server, &mut section);
+    long_reads(&mut section);
     connection_buffers(server, &mut section);
     engine_counters(server.engine.counters(), &mut section);
     refused_writes(server, &mut section);
@@ -492,6 +494,18 @@ fn memory_budget(server: &Server, section: &mut DocumentBuilder<'_>) {
     }
     shares.finish();
     shown.append("sumBytes", signed(sum));
+    shown.finish();
+}
+
+/// Appends how the long reads take turns.
+fn long_reads(section: &mut DocumentBuilder<'_>) {
+    let turns = TURNS.in_use();
+    let mut shown = section.document("longReads");
+    shown.append("limit", signed(turns.limit));
+    shown.append("working", signed(turns.working));
+    shown.append("waiting", signed(turns.waiting));
+    shown.append("turns", signed(turns.taken));
+    shown.append("waitedMicros", signed(turns.waited_us));
     shown.finish();
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Namespace, Operation, RetryableWrite};
-use quarry_query::ErrorCode;
+use quarry_query::{ErrorCode, interrupts};
 use quarry_timing::{OperationKind, Phase};
 
 use crate::access::store::{
@@ -240,7 +240,12 @@ fn run<'a>(
     });
     quarry_timing::turn(Phase::Execute);
     let _running = RunningGuard(connection);
-    let _interrupts = quarry_query::interrupts::run_as(Arc::clone(&operation));
+    // A write holds what others wait for, and so does a transaction.
+    let holds_locks = command.is_write() || generic.transaction.is_some();
+    let _interrupts = match holds_locks {
+        true => interrupts::run_as(Arc::clone(&operation)),
+        false => interrupts::run_in_turns(Arc::clone(&operation)),
+    };
     outcome.operation = Some(Arc::clone(&operation));
     let mut invocation = Invocation {
         server,

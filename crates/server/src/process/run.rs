@@ -11,6 +11,7 @@ use std::thread;
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
 use quarry_query::spilling;
+use quarry_query::turns::TURNS;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -21,6 +22,7 @@ use crate::commands::{options_document, rotate_all};
 use crate::net::certificates::Certificates;
 use crate::net::listener::Listener;
 use crate::net::waking;
+use crate::observe::counters::Counter;
 use crate::observe::log;
 use crate::observe::{admin, history, timing_collector, traces};
 use crate::process::config::{
@@ -272,6 +274,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     traces::start(server).map_err(Failure::data_directory)?;
     history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
+    TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
     let resume = waking::start(server).map_err(Failure::network)?;
     server.parking.start(resume).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
