@@ -6,14 +6,15 @@ import threading
 import time
 import uuid
 
+import pymongo
 import pytest
 from bson import Binary, Int64
 from conftest import ENGINES
-from pymongo import MongoClient
+from pymongo import MongoClient, monitoring
 from pymongo.errors import OperationFailure
 from quarry_process import Quarry
 from stream_follower import Follower, beginning, tokens_again
-from wire_client import CommandFailed, WireClient
+from wire_client import WireClient
 
 KILLS = int(os.environ.get("QUARRY_SESSION_KILLS", "3"))
 PATIENCE_SECONDS = 60
@@ -48,20 +49,6 @@ class Session:
     def write(self, command):
         self.number += 1
         return self.send({**command, **self.fields()})
-
-    def transact(self, commands):
-        """Whether the transaction is committed; false if it is to be run again."""
-        self.number += 1
-        first = {"startTransaction": True}
-        try:
-            for command in commands:
-                self.send({**command, **self.fields(autocommit=False, **first)})
-                first = {}
-            self.send({"commitTransaction": 1, **self.fields(autocommit=False)}, "admin")
-            return True
-        except CommandFailed as failed:
-            assert "TransientTransactionError" in failed.reply.get("errorLabels", []), failed
-            return False
 
     def close(self):
         if self.connection is not None:
@@ -101,74 +88,128 @@ def test_a_write_that_is_sent_again_after_a_kill_is_answered_again(durable):
 COUNTED = ("alone", "left", "right")
 
 
-def turn_over(session, number, turn):
+def add(collection, number, session=None):
+    collection.update_one({"_id": number}, {"$inc": {"n": 1}}, upsert=True, session=session)
+
+
+def turn_over(turned, number, turn):
     """Documents come, change in each way, and partly go: six changes in five writes."""
     ids = [f"{number}/{turn}/{place}" for place in range(3)]
-    session.write({"insert": "turned", "documents": [{"_id": one, "list": [1]} for one in ids]})
-    session.write({"update": "turned", "updates": [{"q": {"_id": ids[0]}, "u": {"replaced": turn}}]})
-    update = {"$push": {"list": 2}, "$set": {"turn": turn}}
-    session.write({"findAndModify": "turned", "query": {"_id": ids[1]}, "update": update})
-    session.write({"delete": "turned", "deletes": [{"q": {"_id": ids[2]}, "limit": 1}]})
+    turned.insert_many([{"_id": one, "list": [1]} for one in ids])
+    turned.replace_one({"_id": ids[0]}, {"replaced": turn})
+    turned.find_one_and_update({"_id": ids[1]}, {"$push": {"list": 2}, "$set": {"turn": turn}})
+    turned.delete_one({"_id": ids[2]})
+
+
+class Retries(monitoring.CommandListener):
+    """Counts the writes and commits that the driver has sent again, by their sessions and txnNumbers."""
+
+    def __init__(self):
+        self.last = None
+        self.count = 0
+
+    def started(self, event):
+        number = event.command.get("txnNumber")
+        is_in_transaction = "autocommit" in event.command and event.command_name != "commitTransaction"
+        if number is None or is_in_transaction:
+            return
+        write = (event.command["lsid"]["id"], number)
+        self.count += write == self.last
+        self.last = write
+
+    def succeeded(self, event):
+        pass
+
+    def failed(self, event):
+        pass
+
+
+class Writer(threading.Thread):
+    """A client of the driver that writes until it is told to stop: it sends again by itself what was not answered. It tells each
+    round of its writes that is done to those who wait for that."""
+
+    def __init__(self, uri, number, stop, progress):
+        super().__init__(daemon=True)
+        self.uri, self.number, self.stop, self.progress = uri, number, stop, progress
+        self.alone = self.both = self.turns = 0
+        self.retries = Retries()
+        self.failure = None
+
+    def run(self):
+        try:
+            with MongoClient(self.uri, replicaSet="rs0", heartbeatFrequencyMS=500, event_listeners=[self.retries]) as client:
+                while not self.stop.is_set():
+                    self.work(client)
+                    with self.progress:
+                        self.progress.notify_all()
+        except Exception as failure:  # the main thread tells it
+            self.failure = failure
+
+    def work(self, client):
+        # Within a timeout of its own the driver sends a write as often as it takes, and not twice at most.
+        with pymongo.timeout(PATIENCE_SECONDS):
+            add(client.test.alone, self.number)
+            self.alone += 1
+        with client.start_session() as session:
+            session.with_transaction(self.add_to_both)
+        self.both += 1
+        if self.alone % 4 == 0:
+            with pymongo.timeout(PATIENCE_SECONDS):
+                turn_over(client.test.turned, self.number, self.turns)
+            self.turns += 1
+
+    def add_to_both(self, session):
+        for name in ("left", "right"):
+            add(session.client.test[name], self.number, session)
+
+
+def wait_until_written(writers, progress, count):
+    """Waits until the writers have done so many rounds more, all together."""
+    wanted = sum(writer.alone for writer in writers) + count
+    is_over = lambda: any(writer.failure for writer in writers) or sum(writer.alone for writer in writers) >= wanted
+    with progress:
+        assert progress.wait_for(is_over, PATIENCE_SECONDS), "the writers do not go on"
 
 
 def test_every_write_happens_once_over_kills(durable):
-    """Clients add to counters, alone and in transactions over two collections, and turn documents over; another follows their
-    changes. The server is killed under them."""
+    """Clients of the driver add to counters, alone and in transactions over two collections, and turn documents over; another
+    follows their changes. The server is killed under them. The driver writes again by itself in a set alone."""
     # What a stream goes back to must still be there, however far it lags behind: each life takes two segments at most.
     durable.kill()
-    durable.arguments = ["--journalRetentionMB", str(1000 + 150 * KILLS)]
+    durable.arguments = ["--replSet", "rs0", "--journalRetentionMB", str(1000 + 150 * KILLS)]
+    durable.keep_port()
     durable.start()
-    port = [durable.port]
-    stop = threading.Event()
-    counts, failures = {}, []
-
-    def work(number):
-        session = Session(lambda: port[0])
-        alone = both = turns = 0
-        try:
-            while not stop.is_set():
-                session.write(increment("alone", number))
-                alone += 1
-                if session.transact([increment("left", number), increment("right", number)]):
-                    both += 1
-                if alone % 4 == 0:
-                    turn_over(session, number, turns)
-                    turns += 1
-            counts[number] = alone, both, turns
-        except Exception as failure:  # the main thread tells it
-            failures.append(failure)
-        finally:
-            session.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
+    stop, progress = threading.Event(), threading.Condition()
+    writers = [Writer(durable.uri, number, stop, progress) for number in range(CLIENTS)]
     # The collections are there before transactions, which then cannot meet each other making them.
     with WireClient(durable.port) as connection:
         for collection in (*COUNTED, "turned"):
             connection.run({"create": collection, "changeStreamPreAndPostImages": {"enabled": True}})
     begun = beginning(durable.port)
-    follower = Follower(lambda: port[0], begun, seed=7)
-    for thread in (*threads, follower):
+    follower = Follower(lambda: durable.port, begun, seed=7)
+    for thread in (*writers, follower):
         thread.start()
     chance = random.Random(7)
     for kill in range(KILLS):
         follower.wait_until_resumed(kill + 1)
-        stop.wait(chance.uniform(0.05, 0.4))
+        wait_until_written(writers, progress, chance.randrange(CLIENTS, 20 * CLIENTS))
         durable.kill()
         durable.start()
-        port[0] = durable.port
-    stop.wait(0.2)
+    wait_until_written(writers, progress, CLIENTS)
     stop.set()
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert not failures, failures
-    assert len(counts) == CLIENTS
+    for writer in writers:
+        writer.join(2 * PATIENCE_SECONDS)
+        assert not writer.is_alive() and writer.failure is None, writer.failure
+    # Else the kills say nothing of what is sent again.
+    assert sum(writer.retries.count for writer in writers) > 0
+    counts = [(writer.alone, writer.both, writer.turns) for writer in writers]
     with WireClient(durable.port) as connection:
         connection.run({"insert": "markers", "documents": [{"_id": "end"}]})
         for place, collection in ((0, "alone"), (1, "left"), (1, "right")):
             found = connection.run({"find": collection, "sort": {"_id": 1}})["cursor"]["firstBatch"]
             wanted = [{"_id": n, "n": counts[n][place]} for n in range(CLIENTS) if counts[n][place]]
             assert found == wanted, collection
-    check_followed(durable, follower, begun, [sum(count) for count in zip(*counts.values())])
+    check_followed(durable, follower, begun, [sum(count) for count in zip(*counts)])
 
 
 def check_followed(quarry, follower, begun, counts):
