@@ -40,7 +40,7 @@ struct Writer<'h> {
 struct Checker<'h> {
     history: &'h History,
     writers: BTreeMap<i64, Writer<'h>>,
-    /// Of each in the history whether it counts as committed.
+    /// Whether each in the history counts as committed.
     is_committed: Vec<bool>,
     graph: Graph,
     found: Vec<String>,

@@ -1,4 +1,4 @@
-//! What clients did and saw.
+//! A history: the things that clients did and saw.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Recorded {
     pub client: String,
 }
 
-/// What a client was told of the end of what it did.
+/// How a transaction or command ended, as far as its client was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     Committed,

@@ -27,7 +27,7 @@ fn ended_as(outcome: Outcome, recorded: Recorded) -> Recorded {
     }
 }
 
-/// What is found where the list `a` and the list `b` are these in the end.
+/// Judges a history where the list `a` and the list `b` are these in the end.
 fn found(done: Vec<Recorded>, lists: [&[i64]; 2]) -> Vec<String> {
     let names = ["a", "b"].map(str::to_owned).into_iter();
     let lists = names.zip(lists.map(<[i64]>::to_vec)).collect();
