@@ -1,5 +1,7 @@
 """Sessions: writes that are sent again, and transactions, also over a server that is killed between the two."""
 
+import hashlib
+import json
 import os
 import random
 import threading
@@ -311,6 +313,189 @@ def test_transactions_are_killed_by_patterns(driver):
     with pytest.raises(OperationFailure) as refused:
         driver.admin.command({"killAllSessionsByPattern": [{"users": [{"user": "a", "db": "b"}]}]})
     assert refused.value.code == 238
+
+
+NOBODY = hashlib.sha256(b"").digest()
+TIMES = {"timeOpenMicros", "timeActiveMicros", "timeInactiveMicros"}
+
+
+def lsid_of(session):
+    return {**session.session_id, "uid": NOBODY}
+
+
+def wait_for_operation(client, **wanted):
+    """The entry of `$currentOp` that has all of that; None in place of a value is any value."""
+    match = {field: {"$exists": True} if value is None else value for field, value in wanted.items()}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = list(client.admin.aggregate([{"$currentOp": {}}, {"$match": match}]))
+        if found:
+            return found[0]
+        assert time.monotonic() < deadline, match
+
+
+def check_transaction(shown, number):
+    assert shown["parameters"] == {"txnNumber": number, "autocommit": False, "readConcern": {"level": "local"}}
+    assert set(shown) >= TIMES | {"startWallClockTime", "expiryTime", "stagedBytes"} and "readTimestamp" not in shown
+    assert shown["timeOpenMicros"] == pytest.approx(shown["timeActiveMicros"] + shown["timeInactiveMicros"], abs=2)
+    assert shown["timeActiveMicros"] > 0
+
+
+def test_who_waits_for_a_transaction_is_shown_its_session(driver):
+    """The operation that took the lock has ended, so that its number says nothing."""
+    things = driver.test_driver.waited
+    things.drop()
+    things.insert_one({"_id": 1})
+    is_set = "setName" in driver.admin.command("hello")
+    with driver.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
+        waiter = threading.Thread(target=lambda: things.update_one({"_id": 1}, {"$set": {"a": 2}}, comment="waits"))
+        waiter.start()
+        waiting = wait_for_operation(driver, **{"command.comment": "waits", "quarry.waits.lockHolder": None})
+        number = waiting["quarry"]["waits"]["lockHolder"]["txnNumber"]
+        assert waiting["quarry"]["waits"]["lockHolder"] == {"lsid": lsid_of(session), "txnNumber": number, "op": "transaction"}
+        assert set(waiting["lsid"]) == {"id", "uid"} and waiting["lsid"]["uid"] == NOBODY
+        # A retryable write has its number alone, and only a set's clients write retryably.
+        assert waiting.get("transaction") == ({"parameters": {"txnNumber": waiting["command"]["txnNumber"]}} if is_set else None)
+        idle = wait_for_operation(driver, type="idleSession")
+        assert idle["lsid"] == lsid_of(session)
+        check_transaction(idle["transaction"], number)
+        session.commit_transaction()
+        waiter.join(PATIENCE_SECONDS)
+    assert things.find_one() == {"_id": 1, "a": 2}
+
+
+# Some millions of steps, so that it runs until it is killed.
+LONG = {"$sum": {"$map": {"input": {"$range": [0, 100_000]}, "in": {"$sum": {"$range": ["$_id", 10_000]}}}}}
+
+
+def test_the_transaction_of_a_running_operation_is_shown(driver):
+    things = driver.test_driver.running
+    things.drop()
+    things.insert_one({"_id": 1})
+    ended = []
+
+    def run(session):
+        with pytest.raises(OperationFailure) as killed:
+            list(things.aggregate([{"$project": {"long": LONG}}], session=session, comment="runs"))
+        ended.append(killed.value.code)
+
+    with driver.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
+        thread = threading.Thread(target=run, args=(session,))
+        thread.start()
+        # It is noted as running a moment before it has its session.
+        running = wait_for_operation(driver, **{"command.comment": "runs", "transaction": None})
+        assert running["active"] is True and running["lsid"] == lsid_of(session)
+        check_transaction(running["transaction"], running["command"]["txnNumber"])
+        later = wait_for_operation(driver, **{"command.comment": "runs", "transaction": None})["transaction"]
+        assert later["timeActiveMicros"] > running["transaction"]["timeActiveMicros"]
+        assert later["timeInactiveMicros"] == pytest.approx(running["transaction"]["timeInactiveMicros"], abs=2)
+        driver.admin.command("killOp", op=running["opid"])
+        thread.join(PATIENCE_SECONDS)
+        assert ended == [11601]
+        session.abort_transaction()
+
+
+def test_slow_operations_name_their_sessions(durable):
+    with MongoClient(durable.uri) as client, client.start_session() as session:
+        client.test.things.insert_one({"_id": 1})
+        client.admin.command("setParameter", 1, slowOpThresholdMs=-1)
+        client.test.command("profile", 2)
+        session.start_transaction()
+        client.test.things.find_one({}, session=session, comment="noted")
+        session.abort_transaction()
+        client.test.command("profile", 0)
+        client.admin.command("setParameter", 1, slowOpThresholdMs=100)
+        profiled = client.test["system.profile"].find_one({"command.comment": "noted"})
+    assert profiled["lsid"] == lsid_of(session) and profiled["txnNumber"] == profiled["command"]["txnNumber"]
+    lines = [json.loads(line)["attr"] for line in durable.log.read_text().splitlines() if '"Slow query"' in line]
+    lines = [line for line in lines if line["command"].get("comment") == "noted"]
+    assert len(lines) == 1 and lines[0]["txnNumber"] == profiled["txnNumber"]
+    assert set(lines[0]["lsid"]) == {"id", "uid"} and lines[0]["lsid"] != lines[0]["command"]["lsid"]
+
+
+def test_pinned_snapshots_are_counted(driver):
+    if "setName" not in driver.admin.command("hello"):
+        pytest.skip("only a set reads at one time outside of transactions")
+    things = driver.test_driver.pinned
+    things.drop()
+    things.insert_many([{} for _ in range(5)])
+
+    def pinned():
+        return driver.admin.command("serverStatus")["transactions"]["quarry"]
+
+    with driver.start_session(snapshot=True) as session:
+        cursor = things.find({}, session=session, batch_size=2)
+        next(cursor)
+        status = pinned()
+        assert status["pinnedSnapshots"] >= 1 and status["oldestPinnedMicros"] > 0
+        idle = list(driver.admin.aggregate([{"$currentOp": {"idleCursors": True}}, {"$match": {"lsid.id": session.session_id["id"]}}]))
+        assert len(idle) == 1 and idle[0]["cursor"]["pinnedSnapshotMicros"] > 0 and idle[0]["lsid"] == lsid_of(session)
+        # None is kept for others any more, but the cursor reads on in its own.
+        driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 0})
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while pinned()["pinnedSnapshots"] != 1:
+                assert time.monotonic() < deadline
+            things.delete_many({})
+            with pytest.raises(OperationFailure) as gone:
+                things.find_one({}, session=session)
+            assert gone.value.code == 239
+            assert len(list(cursor)) == 4
+            assert pinned()["pinnedSnapshots"] == 0
+        finally:
+            driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 300})
+
+
+def test_views_are_read_in_transactions_and_the_servers_own_are_not(driver):
+    database = driver.test_driver
+    database.things_seen.drop()
+    database.view.drop()
+    database.things_seen.insert_one({"_id": 1})
+    database.create_collection("view", viewOn="things_seen", pipeline=[{"$match": {"_id": {"$gt": 0}}}])
+
+    def refused(work):
+        with driver.start_session() as session:
+            session.start_transaction()
+            with pytest.raises(OperationFailure) as error:
+                work(session)
+            return error.value.code
+
+    with driver.start_session() as session:
+        session.start_transaction()
+        database.things_seen.insert_one({"_id": 2}, session=session)
+        assert [one["_id"] for one in database.view.find({}, session=session)] == [1, 2]
+        assert list(database.view.aggregate([{"$count": "n"}], session=session)) == [{"n": 2}]
+        assert [one["_id"] for one in database.view.find({})] == [1]
+        session.commit_transaction()
+    assert refused(lambda session: database.create_collection("another", viewOn="things_seen", pipeline=[], session=session, check_exists=False)) == 263
+    assert refused(lambda session: driver.config["system.sessions"].find_one({}, session=session)) == 263
+    assert refused(lambda session: list(driver.config["system.sessions"].aggregate([], session=session))) == 263
+    assert refused(lambda session: driver.local["oplog.rs"].find_one({}, session=session)) == 263
+
+
+def test_windows_and_timeouts_are_given_at_the_start(tmp_path):
+    given = {"localLogicalSessionTimeoutMinutes": 7, "minSnapshotHistoryWindowInSeconds": 11}
+    arguments = [word for name, value in given.items() for word in ("--setParameter", f"{name}={value}")]
+    quarry = Quarry(tmp_path / "data", ENGINES[0], arguments)
+    quarry.start()
+    with MongoClient(quarry.uri) as client:
+        shown = client.admin.command({"getParameter": "*"})
+        assert {name: shown[name] for name in given} == given
+        assert client.admin.command("hello")["logicalSessionTimeoutMinutes"] == 7
+        assert client.admin.command("startSession")["timeoutMinutes"] == 7
+        for name, code in [("localLogicalSessionTimeoutMinutes", 20), ("minSnapshotHistoryWindowInSeconds", 2)]:
+            with pytest.raises(OperationFailure) as refused:
+                client.admin.command({"setParameter": 1, name: -1})
+            assert refused.value.code == code
+    assert quarry.stop() == 0, quarry.tail()
+    for name in given:
+        wrong = Quarry(tmp_path / "other", ENGINES[0], ["--setParameter", f"{name}=-1"])
+        with pytest.raises(RuntimeError, match=name):
+            wrong.start()
 
 
 def test_retries_are_counted(driver):
