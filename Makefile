@@ -23,7 +23,7 @@ PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
 
 # Crates that do not link RocksDB are tested in the development profile; those that do, in release only.
 PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-storage-mdbx quarry-keystring quarry-collation \
-	quarry-wire quarry-database quarry-regex quarry-geometry quarry-text quarry-query quarry-client quarry-tools xtask
+	quarry-wire quarry-database quarry-regex quarry-geometry quarry-text quarry-isolation quarry-query quarry-client quarry-tools xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 # Crates that others may use: each has a README, whose example is a test of its documentation.
@@ -62,9 +62,9 @@ bootstrap-lint: bootstrap
 bootstrap-drivers: bootstrap
 	@scripts/bootstrap.sh drivers
 
-build: bootstrap ## compile the release build of `quarry` and `quarry-bench`
+build: bootstrap ## compile the release build of `quarry`, `quarry-bench` and the judge of histories
 	@scripts/step.sh "release build (the first one compiles RocksDB: about ten minutes)" \
-		scripts/build.sh --release -p quarry-server -p quarry-bench
+		scripts/build.sh --release -p quarry-server -p quarry-bench -p quarry-isolation
 
 run: bootstrap ## build, then serve ./data on 127.0.0.1:27017 (ENGINE=mdbx: quicker to build, without RocksDB)
 	@scripts/step.sh "$(RUN_STEP)" scripts/build.sh --release $(RUN_BUILD)
@@ -189,8 +189,8 @@ torture-kills:
 		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py
 
 torture-kills-of-sessions:
-	@export QUARRY=$(QUARRY) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS); $(TORTURE_PYTEST) \
-		tests/drivers/test_sessions.py tests/drivers/test_backup.py
+	@export QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS); $(TORTURE_PYTEST) \
+		tests/drivers/test_sessions.py tests/drivers/test_transaction_history.py tests/drivers/test_backup.py
 
 torture-engines:
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture

@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import time
 
@@ -13,6 +15,8 @@ START_SECONDS_MAX = 30
 LOOK_SECONDS = 0.01
 START_LOOKS_MAX = int(START_SECONDS_MAX / LOOK_SECONDS)
 STOP_SECONDS_MAX = 30
+# Below those that the kernel gives to connections: none of them takes the port of a server that is about to come back.
+KEPT_PORTS = range(20_000, 32_000)
 
 
 def binary():
@@ -55,7 +59,9 @@ class Quarry:
         command = [binary(), "serve", "--dbpath", str(self.directory), "--engine", self.engine]
         if "--adminPort" not in self.arguments:
             command += ["--adminPort", "off"]
-        command += ["--port", "0", *self.arguments]
+        if "--port" not in self.arguments:
+            command += ["--port", "0"]
+        command += self.arguments
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         # Looks are counted, not the clock read: the time of a test that was stopped and goes on is no slow start.
@@ -70,6 +76,14 @@ class Quarry:
             time.sleep(LOOK_SECONDS)
         self.kill()
         raise RuntimeError(f"no port after {START_SECONDS_MAX} s:\n{self.tail()}")
+
+    def keep_port(self):
+        """Every later start is on one port, for drivers that go on over restarts."""
+        while "--port" not in self.arguments:
+            port = random.choice(KEPT_PORTS)
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", port)) != 0:
+                    self.arguments += ["--port", str(port)]
 
     def logged_admin_port(self):
         """What the line `listening` says last; none where the admin port is off."""

@@ -470,6 +470,75 @@ def test_what_is_no_place_to_resume_at_is_refused(things):
     assert raised.value.code == 73
 
 
+def test_the_token_of_an_event_that_the_stream_does_not_tell_is_refused(watched, things):
+    other, elsewhere = things.database.other, watched[f"{things.database.name}_elsewhere"].things
+    with things.database.watch() as stream, elsewhere.watch() as stream_elsewhere:
+        other.insert_one({"_id": 1})
+        things.insert_one({"_id": 2})
+        other.insert_one({"_id": 3})
+        elsewhere.insert_one({"_id": 4})
+        foreign, mine, _ = events(stream, 3)
+        far = events(stream_elsewhere, 1)[0]
+    for option in ("resume_after", "start_after"):
+        for event in (foreign, far):
+            with pytest.raises(OperationFailure) as raised:
+                things.watch(**{option: event["_id"]})
+            assert raised.value.code == 280 and raised.value.has_error_label("NonResumableChangeStreamError")
+        with things.watch(**{option: mine["_id"]}) as resumed, things.database.watch(**{option: foreign["_id"]}) as wider:
+            assert resumed.try_next() is None
+            assert [event["documentKey"]["_id"] for event in events(wider, 2)] == [2, 3]
+    # The place of a stream that has told nothing is no event's.
+    with other.watch() as quiet:
+        assert quiet.try_next() is None
+        token = quiet.resume_token
+    things.insert_one({"_id": 5})
+    with things.watch(resume_after=token) as resumed:
+        assert resumed.next()["documentKey"] == {"_id": 5}
+    # So is not that of an invalidate.
+    with other.watch() as stream:
+        other.drop()
+        _, invalidate = events(stream, 2)
+    with pytest.raises(OperationFailure) as raised:
+        things.watch(start_after=invalidate["_id"])
+    assert raised.value.code == 280
+    watched.drop_database(elsewhere.database.name)
+
+
+def test_tokens_never_go_back(things):
+    """What a reply without events carries is no earlier than the event before it."""
+    with things.watch() as stream:
+        tokens = []
+        for number in range(3):
+            things.insert_one({"_id": number})
+            tokens.append(events(stream, 1)[0]["_id"]["_data"])
+            assert stream.try_next() is None
+            tokens.append(stream.resume_token["_data"])
+    assert tokens == sorted(tokens)
+
+
+def test_stages_of_streams_have_their_places(things):
+    stream, split = {"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {}}
+    lookup = {"$lookup": {"from": "things", "pipeline": [stream], "as": "a"}}
+    for pipeline, code in [
+        ([{"$match": {}}, stream], 40602),
+        ([stream, stream], 20),
+        ([{"$facet": {"a": [stream]}}], 40600),
+        ([lookup], 51047),
+        ([{"$unionWith": {"coll": "things", "pipeline": [stream]}}], 31441),
+        ([split], 20),
+        ([{"$match": {}}, split], 20),
+    ]:
+        with pytest.raises(OperationFailure) as raised:
+            things.aggregate(pipeline)
+        assert raised.value.code == code, pipeline
+    with pytest.raises(OperationFailure) as raised:
+        things.database.create_collection("view", viewOn="things", pipeline=[stream])
+    assert raised.value.code == 167
+    with pytest.raises(OperationFailure) as raised:
+        things.database.command("aggregate", "things", pipeline=[stream], explain=True)
+    assert raised.value.code == 238
+
+
 def test_a_stream_is_resumed_across_a_kill(durable):
     with MongoClient(durable.uri) as client, client.test.things.watch() as stream:
         client.test.things.insert_many([{"_id": number} for number in range(3)])
@@ -514,7 +583,8 @@ def test_text_that_is_not_utf_8_is_told_as_it_was_stored(watched):
     watched.drop_database("changes_of_text")
 
 
-def test_a_get_more_that_waits_for_an_event_ends_with_its_operation(durable):
+@pytest.mark.parametrize(("killed", "code"), [("operation", 11601), ("cursor", 237)])
+def test_a_get_more_that_waits_for_an_event_ends_with_its_operation(durable, killed, code):
     """Nobody who waits for an event is looked at often: whoever ends the wait wakes it."""
     with MongoClient(durable.uri) as client:
         ended = []
@@ -538,9 +608,13 @@ def test_a_get_more_that_waits_for_an_event_ends_with_its_operation(durable):
         deadline = time.monotonic() + LONG_SECONDS
         while not waiting():
             assert time.monotonic() < deadline
-        client.admin.command("killOp", op=waiting()[0])
+        if killed == "operation":
+            client.admin.command("killOp", op=waiting()[0])
+        else:
+            ids = [opened["cursor"]["id"]]
+            assert client.test.command("killCursors", "quiet", cursors=ids)["cursorsKilled"] == ids
         thread.join(LONG_SECONDS)
-        assert len(ended) == 1 and ended[0][0] < LONG_SECONDS / 2 and ended[0][1] == 11601, ended
+        assert len(ended) == 1 and ended[0][0] < LONG_SECONDS / 2 and ended[0][1] == code, ended
 
 
 def test_the_example_of_the_documentation_works(watched):

@@ -34,6 +34,10 @@ PARKED_BYTES_MAX = 24 << 10
 NOISE_BYTES = 24 * MIB
 CURSORS = 10_000
 CURSOR_BYTES_MAX = 4 << 10
+SESSIONS = 100_000
+# Of a session that has only been used, and of what one holds besides that has written retryably, the engine's part of its record included.
+SESSION_BYTES_MAX = 256
+SESSION_RECORD_BYTES_MAX = 1 << 10
 # An allocator gives back what has been free for some seconds.
 PATIENCE_SECONDS = 40
 
@@ -58,6 +62,44 @@ def comes_back(quarry, before, allowed):
     while (held := resident_bytes(quarry) - before) > allowed:
         assert time.monotonic() < deadline, f"{held / MIB:.0f} MiB are still held, {allowed / MIB:.0f} are allowed"
         time.sleep(0.05)
+
+
+def in_sessions(connection, command, database):
+    """Sends the command once in each of many sessions, always the same ones, and checks that each is answered with ok."""
+    placeholder = bytes(range(1, 17))
+    lsid = {"id": bson.Binary(placeholder, 4)}
+    body = bson.encode({**command, "lsid": lsid, "$db": database})
+    message = HEADER.pack(HEADER.size + 5 + len(body), 1, 0, OP_MSG) + b"\0\0\0\0\0" + body
+    head, tail = message.split(placeholder)
+    pipelined = 500
+    for first in range(0, SESSIONS, pipelined):
+        numbers = range(first, first + pipelined)
+        connection.socket.sendall(b"".join(head + number.to_bytes(16, "big") + tail for number in numbers))
+        for _ in numbers:
+            reply = connection.receive()
+            assert reply["ok"] == 1 and "writeErrors" not in reply, reply
+
+
+def test_a_session_costs_little(quarry):
+    """The figures of docs/transactions.md: `pytest -s tests/drivers/test_memory.py -k session`."""
+    update = {"update": "things", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
+    with WireClient(quarry.port) as connection:
+        connection.run({"insert": "things", "documents": [{"_id": 1, "n": 0}]})
+        before = resident_bytes(quarry)
+        in_sessions(connection, {"ping": 1}, "admin")
+        fresh = resident_bytes(quarry)
+        # What the engine and the journal take for the writes themselves is there before the sessions write retryably.
+        in_sessions(connection, update, "test")
+        plain = resident_bytes(quarry)
+        in_sessions(connection, {**update, "txnNumber": bson.Int64(1)}, "test")
+        written = resident_bytes(quarry)
+        status = connection.run({"serverStatus": 1}, "admin")
+        assert status["logicalSessionRecordCache"]["activeSessionsCount"] >= SESSIONS
+        assert connection.run({"find": "things"})["cursor"]["firstBatch"] == [{"_id": 1, "n": 2 * SESSIONS}]
+    of_session, of_record = (fresh - before) / SESSIONS, (written - plain) / SESSIONS
+    print(f"\n{SESSIONS} sessions: {of_session:.0f} bytes each, fresh; {of_record:.0f} more with the record of a retryable write")
+    print(f"resident: {' -> '.join(f'{one / MIB:.1f}' for one in (before, fresh, plain, written))} MiB")
+    assert of_session <= SESSION_BYTES_MAX and of_record <= SESSION_RECORD_BYTES_MAX
 
 
 def test_a_parked_connection_costs_next_to_nothing(quarry):

@@ -1,19 +1,22 @@
 """Sessions: writes that are sent again, and transactions, also over a server that is killed between the two."""
 
+import hashlib
+import json
 import os
 import random
 import threading
 import time
 import uuid
 
+import pymongo
 import pytest
 from bson import Binary, Int64
 from conftest import ENGINES
-from pymongo import MongoClient
+from pymongo import MongoClient, monitoring
 from pymongo.errors import OperationFailure
 from quarry_process import Quarry
 from stream_follower import Follower, beginning, tokens_again
-from wire_client import CommandFailed, WireClient
+from wire_client import WireClient
 
 KILLS = int(os.environ.get("QUARRY_SESSION_KILLS", "3"))
 PATIENCE_SECONDS = 60
@@ -48,20 +51,6 @@ class Session:
     def write(self, command):
         self.number += 1
         return self.send({**command, **self.fields()})
-
-    def transact(self, commands):
-        """Whether the transaction is committed; false if it is to be run again."""
-        self.number += 1
-        first = {"startTransaction": True}
-        try:
-            for command in commands:
-                self.send({**command, **self.fields(autocommit=False, **first)})
-                first = {}
-            self.send({"commitTransaction": 1, **self.fields(autocommit=False)}, "admin")
-            return True
-        except CommandFailed as failed:
-            assert "TransientTransactionError" in failed.reply.get("errorLabels", []), failed
-            return False
 
     def close(self):
         if self.connection is not None:
@@ -101,74 +90,128 @@ def test_a_write_that_is_sent_again_after_a_kill_is_answered_again(durable):
 COUNTED = ("alone", "left", "right")
 
 
-def turn_over(session, number, turn):
+def add(collection, number, session=None):
+    collection.update_one({"_id": number}, {"$inc": {"n": 1}}, upsert=True, session=session)
+
+
+def turn_over(turned, number, turn):
     """Documents come, change in each way, and partly go: six changes in five writes."""
     ids = [f"{number}/{turn}/{place}" for place in range(3)]
-    session.write({"insert": "turned", "documents": [{"_id": one, "list": [1]} for one in ids]})
-    session.write({"update": "turned", "updates": [{"q": {"_id": ids[0]}, "u": {"replaced": turn}}]})
-    update = {"$push": {"list": 2}, "$set": {"turn": turn}}
-    session.write({"findAndModify": "turned", "query": {"_id": ids[1]}, "update": update})
-    session.write({"delete": "turned", "deletes": [{"q": {"_id": ids[2]}, "limit": 1}]})
+    turned.insert_many([{"_id": one, "list": [1]} for one in ids])
+    turned.replace_one({"_id": ids[0]}, {"replaced": turn})
+    turned.find_one_and_update({"_id": ids[1]}, {"$push": {"list": 2}, "$set": {"turn": turn}})
+    turned.delete_one({"_id": ids[2]})
+
+
+class Retries(monitoring.CommandListener):
+    """Counts the writes and commits that the driver has sent again, by their sessions and txnNumbers."""
+
+    def __init__(self):
+        self.last = None
+        self.count = 0
+
+    def started(self, event):
+        number = event.command.get("txnNumber")
+        is_in_transaction = "autocommit" in event.command and event.command_name != "commitTransaction"
+        if number is None or is_in_transaction:
+            return
+        write = (event.command["lsid"]["id"], number)
+        self.count += write == self.last
+        self.last = write
+
+    def succeeded(self, event):
+        pass
+
+    def failed(self, event):
+        pass
+
+
+class Writer(threading.Thread):
+    """A client of the driver that writes until it is told to stop: it sends again by itself what was not answered. It tells each
+    round of its writes that is done to those who wait for that."""
+
+    def __init__(self, uri, number, stop, progress):
+        super().__init__(daemon=True)
+        self.uri, self.number, self.stop, self.progress = uri, number, stop, progress
+        self.alone = self.both = self.turns = 0
+        self.retries = Retries()
+        self.failure = None
+
+    def run(self):
+        try:
+            with MongoClient(self.uri, replicaSet="rs0", heartbeatFrequencyMS=500, event_listeners=[self.retries]) as client:
+                while not self.stop.is_set():
+                    self.work(client)
+                    with self.progress:
+                        self.progress.notify_all()
+        except Exception as failure:  # the main thread tells it
+            self.failure = failure
+
+    def work(self, client):
+        # Within a timeout of its own the driver sends a write as often as it takes, and not twice at most.
+        with pymongo.timeout(PATIENCE_SECONDS):
+            add(client.test.alone, self.number)
+            self.alone += 1
+        with client.start_session() as session:
+            session.with_transaction(self.add_to_both)
+        self.both += 1
+        if self.alone % 4 == 0:
+            with pymongo.timeout(PATIENCE_SECONDS):
+                turn_over(client.test.turned, self.number, self.turns)
+            self.turns += 1
+
+    def add_to_both(self, session):
+        for name in ("left", "right"):
+            add(session.client.test[name], self.number, session)
+
+
+def wait_until_written(writers, progress, count):
+    """Waits until the writers have done so many rounds more, all together."""
+    wanted = sum(writer.alone for writer in writers) + count
+    is_over = lambda: any(writer.failure for writer in writers) or sum(writer.alone for writer in writers) >= wanted
+    with progress:
+        assert progress.wait_for(is_over, PATIENCE_SECONDS), "the writers do not go on"
 
 
 def test_every_write_happens_once_over_kills(durable):
-    """Clients add to counters, alone and in transactions over two collections, and turn documents over; another follows their
-    changes. The server is killed under them."""
+    """Clients of the driver add to counters, alone and in transactions over two collections, and turn documents over; another
+    follows their changes. The server is killed under them. The driver writes again by itself in a set alone."""
     # What a stream goes back to must still be there, however far it lags behind: each life takes two segments at most.
     durable.kill()
-    durable.arguments = ["--journalRetentionMB", str(1000 + 150 * KILLS)]
+    durable.arguments = ["--replSet", "rs0", "--journalRetentionMB", str(1000 + 150 * KILLS)]
+    durable.keep_port()
     durable.start()
-    port = [durable.port]
-    stop = threading.Event()
-    counts, failures = {}, []
-
-    def work(number):
-        session = Session(lambda: port[0])
-        alone = both = turns = 0
-        try:
-            while not stop.is_set():
-                session.write(increment("alone", number))
-                alone += 1
-                if session.transact([increment("left", number), increment("right", number)]):
-                    both += 1
-                if alone % 4 == 0:
-                    turn_over(session, number, turns)
-                    turns += 1
-            counts[number] = alone, both, turns
-        except Exception as failure:  # the main thread tells it
-            failures.append(failure)
-        finally:
-            session.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
+    stop, progress = threading.Event(), threading.Condition()
+    writers = [Writer(durable.uri, number, stop, progress) for number in range(CLIENTS)]
     # The collections are there before transactions, which then cannot meet each other making them.
     with WireClient(durable.port) as connection:
         for collection in (*COUNTED, "turned"):
             connection.run({"create": collection, "changeStreamPreAndPostImages": {"enabled": True}})
     begun = beginning(durable.port)
-    follower = Follower(lambda: port[0], begun, seed=7)
-    for thread in (*threads, follower):
+    follower = Follower(lambda: durable.port, begun, seed=7)
+    for thread in (*writers, follower):
         thread.start()
     chance = random.Random(7)
     for kill in range(KILLS):
         follower.wait_until_resumed(kill + 1)
-        stop.wait(chance.uniform(0.05, 0.4))
+        wait_until_written(writers, progress, chance.randrange(CLIENTS, 20 * CLIENTS))
         durable.kill()
         durable.start()
-        port[0] = durable.port
-    stop.wait(0.2)
+    wait_until_written(writers, progress, CLIENTS)
     stop.set()
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert not failures, failures
-    assert len(counts) == CLIENTS
+    for writer in writers:
+        writer.join(2 * PATIENCE_SECONDS)
+        assert not writer.is_alive() and writer.failure is None, writer.failure
+    # Else the kills say nothing of what is sent again.
+    assert sum(writer.retries.count for writer in writers) > 0
+    counts = [(writer.alone, writer.both, writer.turns) for writer in writers]
     with WireClient(durable.port) as connection:
         connection.run({"insert": "markers", "documents": [{"_id": "end"}]})
         for place, collection in ((0, "alone"), (1, "left"), (1, "right")):
             found = connection.run({"find": collection, "sort": {"_id": 1}})["cursor"]["firstBatch"]
             wanted = [{"_id": n, "n": counts[n][place]} for n in range(CLIENTS) if counts[n][place]]
             assert found == wanted, collection
-    check_followed(durable, follower, begun, [sum(count) for count in zip(*counts.values())])
+    check_followed(durable, follower, begun, [sum(count) for count in zip(*counts)])
 
 
 def check_followed(quarry, follower, begun, counts):
@@ -270,6 +313,189 @@ def test_transactions_are_killed_by_patterns(driver):
     with pytest.raises(OperationFailure) as refused:
         driver.admin.command({"killAllSessionsByPattern": [{"users": [{"user": "a", "db": "b"}]}]})
     assert refused.value.code == 238
+
+
+NOBODY = hashlib.sha256(b"").digest()
+TIMES = {"timeOpenMicros", "timeActiveMicros", "timeInactiveMicros"}
+
+
+def lsid_of(session):
+    return {**session.session_id, "uid": NOBODY}
+
+
+def wait_for_operation(client, **wanted):
+    """The entry of `$currentOp` that has all of that; None in place of a value is any value."""
+    match = {field: {"$exists": True} if value is None else value for field, value in wanted.items()}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = list(client.admin.aggregate([{"$currentOp": {}}, {"$match": match}]))
+        if found:
+            return found[0]
+        assert time.monotonic() < deadline, match
+
+
+def check_transaction(shown, number):
+    assert shown["parameters"] == {"txnNumber": number, "autocommit": False, "readConcern": {"level": "local"}}
+    assert set(shown) >= TIMES | {"startWallClockTime", "expiryTime", "stagedBytes"} and "readTimestamp" not in shown
+    assert shown["timeOpenMicros"] == pytest.approx(shown["timeActiveMicros"] + shown["timeInactiveMicros"], abs=2)
+    assert shown["timeActiveMicros"] > 0
+
+
+def test_who_waits_for_a_transaction_is_shown_its_session(driver):
+    """The operation that took the lock has ended, so that its number says nothing."""
+    things = driver.test_driver.waited
+    things.drop()
+    things.insert_one({"_id": 1})
+    is_set = "setName" in driver.admin.command("hello")
+    with driver.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
+        waiter = threading.Thread(target=lambda: things.update_one({"_id": 1}, {"$set": {"a": 2}}, comment="waits"))
+        waiter.start()
+        waiting = wait_for_operation(driver, **{"command.comment": "waits", "quarry.waits.lockHolder": None})
+        number = waiting["quarry"]["waits"]["lockHolder"]["txnNumber"]
+        assert waiting["quarry"]["waits"]["lockHolder"] == {"lsid": lsid_of(session), "txnNumber": number, "op": "transaction"}
+        assert set(waiting["lsid"]) == {"id", "uid"} and waiting["lsid"]["uid"] == NOBODY
+        # A retryable write has its number alone, and only a set's clients write retryably.
+        assert waiting.get("transaction") == ({"parameters": {"txnNumber": waiting["command"]["txnNumber"]}} if is_set else None)
+        idle = wait_for_operation(driver, type="idleSession")
+        assert idle["lsid"] == lsid_of(session)
+        check_transaction(idle["transaction"], number)
+        session.commit_transaction()
+        waiter.join(PATIENCE_SECONDS)
+    assert things.find_one() == {"_id": 1, "a": 2}
+
+
+# Some millions of steps, so that it runs until it is killed.
+LONG = {"$sum": {"$map": {"input": {"$range": [0, 100_000]}, "in": {"$sum": {"$range": ["$_id", 10_000]}}}}}
+
+
+def test_the_transaction_of_a_running_operation_is_shown(driver):
+    things = driver.test_driver.running
+    things.drop()
+    things.insert_one({"_id": 1})
+    ended = []
+
+    def run(session):
+        with pytest.raises(OperationFailure) as killed:
+            list(things.aggregate([{"$project": {"long": LONG}}], session=session, comment="runs"))
+        ended.append(killed.value.code)
+
+    with driver.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
+        thread = threading.Thread(target=run, args=(session,))
+        thread.start()
+        # It is noted as running a moment before it has its session.
+        running = wait_for_operation(driver, **{"command.comment": "runs", "transaction": None})
+        assert running["active"] is True and running["lsid"] == lsid_of(session)
+        check_transaction(running["transaction"], running["command"]["txnNumber"])
+        later = wait_for_operation(driver, **{"command.comment": "runs", "transaction": None})["transaction"]
+        assert later["timeActiveMicros"] > running["transaction"]["timeActiveMicros"]
+        assert later["timeInactiveMicros"] == pytest.approx(running["transaction"]["timeInactiveMicros"], abs=2)
+        driver.admin.command("killOp", op=running["opid"])
+        thread.join(PATIENCE_SECONDS)
+        assert ended == [11601]
+        session.abort_transaction()
+
+
+def test_slow_operations_name_their_sessions(durable):
+    with MongoClient(durable.uri) as client, client.start_session() as session:
+        client.test.things.insert_one({"_id": 1})
+        client.admin.command("setParameter", 1, slowOpThresholdMs=-1)
+        client.test.command("profile", 2)
+        session.start_transaction()
+        client.test.things.find_one({}, session=session, comment="noted")
+        session.abort_transaction()
+        client.test.command("profile", 0)
+        client.admin.command("setParameter", 1, slowOpThresholdMs=100)
+        profiled = client.test["system.profile"].find_one({"command.comment": "noted"})
+    assert profiled["lsid"] == lsid_of(session) and profiled["txnNumber"] == profiled["command"]["txnNumber"]
+    lines = [json.loads(line)["attr"] for line in durable.log.read_text().splitlines() if '"Slow query"' in line]
+    lines = [line for line in lines if line["command"].get("comment") == "noted"]
+    assert len(lines) == 1 and lines[0]["txnNumber"] == profiled["txnNumber"]
+    assert set(lines[0]["lsid"]) == {"id", "uid"} and lines[0]["lsid"] != lines[0]["command"]["lsid"]
+
+
+def test_pinned_snapshots_are_counted(driver):
+    if "setName" not in driver.admin.command("hello"):
+        pytest.skip("only a set reads at one time outside of transactions")
+    things = driver.test_driver.pinned
+    things.drop()
+    things.insert_many([{} for _ in range(5)])
+
+    def pinned():
+        return driver.admin.command("serverStatus")["transactions"]["quarry"]
+
+    with driver.start_session(snapshot=True) as session:
+        cursor = things.find({}, session=session, batch_size=2)
+        next(cursor)
+        status = pinned()
+        assert status["pinnedSnapshots"] >= 1 and status["oldestPinnedMicros"] > 0
+        idle = list(driver.admin.aggregate([{"$currentOp": {"idleCursors": True}}, {"$match": {"lsid.id": session.session_id["id"]}}]))
+        assert len(idle) == 1 and idle[0]["cursor"]["pinnedSnapshotMicros"] > 0 and idle[0]["lsid"] == lsid_of(session)
+        # None is kept for others any more, but the cursor reads on in its own.
+        driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 0})
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while pinned()["pinnedSnapshots"] != 1:
+                assert time.monotonic() < deadline
+            things.delete_many({})
+            with pytest.raises(OperationFailure) as gone:
+                things.find_one({}, session=session)
+            assert gone.value.code == 239
+            assert len(list(cursor)) == 4
+            assert pinned()["pinnedSnapshots"] == 0
+        finally:
+            driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 300})
+
+
+def test_views_are_read_in_transactions_and_the_servers_own_are_not(driver):
+    database = driver.test_driver
+    database.things_seen.drop()
+    database.view.drop()
+    database.things_seen.insert_one({"_id": 1})
+    database.create_collection("view", viewOn="things_seen", pipeline=[{"$match": {"_id": {"$gt": 0}}}])
+
+    def refused(work):
+        with driver.start_session() as session:
+            session.start_transaction()
+            with pytest.raises(OperationFailure) as error:
+                work(session)
+            return error.value.code
+
+    with driver.start_session() as session:
+        session.start_transaction()
+        database.things_seen.insert_one({"_id": 2}, session=session)
+        assert [one["_id"] for one in database.view.find({}, session=session)] == [1, 2]
+        assert list(database.view.aggregate([{"$count": "n"}], session=session)) == [{"n": 2}]
+        assert [one["_id"] for one in database.view.find({})] == [1]
+        session.commit_transaction()
+    assert refused(lambda session: database.create_collection("another", viewOn="things_seen", pipeline=[], session=session, check_exists=False)) == 263
+    assert refused(lambda session: driver.config["system.sessions"].find_one({}, session=session)) == 263
+    assert refused(lambda session: list(driver.config["system.sessions"].aggregate([], session=session))) == 263
+    assert refused(lambda session: driver.local["oplog.rs"].find_one({}, session=session)) == 263
+
+
+def test_windows_and_timeouts_are_given_at_the_start(tmp_path):
+    given = {"localLogicalSessionTimeoutMinutes": 7, "minSnapshotHistoryWindowInSeconds": 11}
+    arguments = [word for name, value in given.items() for word in ("--setParameter", f"{name}={value}")]
+    quarry = Quarry(tmp_path / "data", ENGINES[0], arguments)
+    quarry.start()
+    with MongoClient(quarry.uri) as client:
+        shown = client.admin.command({"getParameter": "*"})
+        assert {name: shown[name] for name in given} == given
+        assert client.admin.command("hello")["logicalSessionTimeoutMinutes"] == 7
+        assert client.admin.command("startSession")["timeoutMinutes"] == 7
+        for name, code in [("localLogicalSessionTimeoutMinutes", 20), ("minSnapshotHistoryWindowInSeconds", 2)]:
+            with pytest.raises(OperationFailure) as refused:
+                client.admin.command({"setParameter": 1, name: -1})
+            assert refused.value.code == code
+    assert quarry.stop() == 0, quarry.tail()
+    for name in given:
+        wrong = Quarry(tmp_path / "other", ENGINES[0], ["--setParameter", f"{name}=-1"])
+        with pytest.raises(RuntimeError, match=name):
+            wrong.start()
 
 
 def test_retries_are_counted(driver):

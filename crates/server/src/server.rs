@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quarry_bson::ObjectId;
 use quarry_database::{Database, Scope};
@@ -124,6 +124,9 @@ impl Server {
     pub fn follow_parameters(&self) {
         let ms = self.parameters.transaction_lock_ms.load(Relaxed);
         self.database.set_transaction_lock_patience_ms(ms);
+        let seconds = self.parameters.snapshot_window_s.load(Relaxed);
+        let window = Duration::from_secs(seconds.unsigned_abs());
+        self.database.set_snapshot_window(window);
     }
 
     /// A server with default options that keeps its data in memory and listens nowhere.

@@ -4,13 +4,14 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
     ("storage", &[]),
     ("regex", &[]),
     ("text", &[]),
+    ("isolation", &[]),
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
     ("geometry", &["bson"]),
@@ -75,8 +76,9 @@ const BENCH_USES: [&str; 13] = [
     "server",
 ];
 
-/// Crates that the tests of a crate may use besides: the engines that fail, stall or reclaim on command.
-const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
+/// Crates that the tests of a crate may use besides: the engines that fail, stall or reclaim on command, and the judge of
+/// histories.
+const TESTS_USE: [(&str, &str); 2] = [("query", "storage"), ("database", "isolation")];
 
 /// Libraries that must stay in the crates that exist for them.
 const CONFINED: [(&str, &[&str]); 9] = [

@@ -1,13 +1,14 @@
 //! The front for documents: reading them, writing them, waiting for what was written, and what sessions have written.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 use quarry_timing::{Durations, Phase};
 
-use super::{Database, PinnedSnapshot};
+use super::{Database, PinnedFigures, PinnedSnapshot};
 use crate::catalog::collection::Collection;
 use crate::commit::Counts;
 use crate::commit::late_writes::ReplyFirst;
@@ -91,6 +92,16 @@ impl Database {
     /// state while it was the latest.
     pub fn pin_snapshot(&self, at: Option<u64>) -> Result<(Arc<PinnedSnapshot>, u64)> {
         self.pinned.pin(&self.reads, self.commits.journal(), at)
+    }
+
+    /// Keeps snapshots that are pinned from now on for so long, for those who name their times.
+    pub fn set_snapshot_window(&self, window: Duration) {
+        self.pinned.set_window(window);
+    }
+
+    /// How many snapshots are pinned, and how old the oldest is.
+    pub fn pinned_figures(&self) -> PinnedFigures {
+        self.pinned.figures()
     }
 
     /// Begins a transaction, in which operations work by a [`Scope`](crate::Scope). Its snapshot is made here.

@@ -42,8 +42,8 @@ use crate::write::{WriteParts, Writer};
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
 pub use options::{Options, Shortcuts};
-pub use pinned_snapshots::PinnedSnapshot;
 use pinned_snapshots::PinnedSnapshots;
+pub use pinned_snapshots::{PinnedFigures, PinnedSnapshot};
 pub use scope::Scope;
 pub use state::Copied;
 use write_ahead_rule::WriteAheadRule;

@@ -1,9 +1,9 @@
 //! Snapshots for reads with read concern `snapshot` outside of transactions: several reads, of one client or of many, see the
 //! state at one cluster time.
 //!
-//! A snapshot is made for whoever asks first and kept for those who name its time later: for five minutes at most, and only
-//! so many at once; the oldest goes first, and is then SnapshotTooOld for all but those who read it already. It holds no
-//! collection: a definition that has changed since is SnapshotUnavailable. While one is kept, no dropped space is reclaimed
+//! A snapshot is made for whoever asks first and kept for those who name its time later: for five minutes, or as long as the
+//! database is told, and only so many at once; the oldest goes first, and is then SnapshotTooOld for all but those who read
+//! it already. Those are counted for as long as anybody reads them. It holds no collection: a definition that has changed since is SnapshotUnavailable. While one is kept, no dropped space is reclaimed
 //! that it can see.
 //!
 //! Which state belongs to a time the journal tells: everything before the first record with a later time. What a snapshot
@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -27,8 +28,9 @@ use crate::keyspace::namespace::Namespace;
 use crate::snapshot::collection_snapshot::{CollectionSnapshot, entry_in, snapshot_unavailable};
 use crate::snapshot::reads::{ReadSnapshot, Reads};
 
-/// So long a snapshot is kept for others, as MongoDB's `minSnapshotHistoryWindowInSeconds` has it.
-pub const PINNED_AGE_MAX: Duration = Duration::from_secs(300);
+/// How many milliseconds a snapshot is kept for others unless the database is told otherwise, as MongoDB's
+/// `minSnapshotHistoryWindowInSeconds` has it.
+const WINDOW_MS_DEFAULT: u64 = 300_000;
 /// The number of snapshots that are kept at most.
 const PINNED_MAX: usize = 64;
 /// How often a snapshot is made anew where others commit while it is made.
@@ -40,12 +42,55 @@ pub struct PinnedSnapshot {
     /// It has every commit up to this LSN, and none behind it.
     lsn: u64,
     made: Instant,
+    /// Counts it until it is dropped.
+    held: Arc<Held>,
+    number: u64,
 }
 
 /// The snapshots that are kept, by the last LSN that each has.
-#[derive(Default)]
 pub(super) struct PinnedSnapshots {
     by_lsn: Mutex<BTreeMap<u64, Arc<PinnedSnapshot>>>,
+    window_ms: AtomicU64,
+    held: Arc<Held>,
+}
+
+/// The figures of the snapshots that are pinned: kept for those who name their times, or still read by a cursor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinnedFigures {
+    /// How many there are.
+    pub count: usize,
+    /// The age of the oldest one.
+    pub oldest: Option<Duration>,
+}
+
+/// When each snapshot was made that somebody still has, by a number that rises. Its lock is a leaf.
+#[derive(Default)]
+struct Held(Mutex<BTreeMap<u64, Instant>>);
+
+impl Held {
+    /// Counts another one; returns its number.
+    fn add(&self, made: Instant) -> u64 {
+        let mut held = self.0.lock();
+        let number = held.last_key_value().map_or(0, |(last, _)| last + 1);
+        held.insert(number, made);
+        number
+    }
+}
+
+impl Default for PinnedSnapshots {
+    fn default() -> PinnedSnapshots {
+        PinnedSnapshots {
+            by_lsn: Mutex::default(),
+            window_ms: AtomicU64::new(WINDOW_MS_DEFAULT),
+            held: Arc::default(),
+        }
+    }
+}
+
+impl Drop for PinnedSnapshot {
+    fn drop(&mut self) {
+        self.held.0.lock().remove(&self.number);
+    }
 }
 
 /// Whether a snapshot belongs to a time.
@@ -85,8 +130,22 @@ impl PinnedSnapshots {
 
     /// Gives up those that have been kept for long enough.
     pub fn expire(&self) {
+        let window = Duration::from_millis(self.window_ms.load(Relaxed));
         let mut by_lsn = self.by_lsn.lock();
-        by_lsn.retain(|_, pinned| pinned.made.elapsed() < PINNED_AGE_MAX);
+        by_lsn.retain(|_, pinned| pinned.made.elapsed() < window);
+    }
+
+    /// Keeps snapshots for so long from now on.
+    pub fn set_window(&self, window: Duration) {
+        let ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+        self.window_ms.store(ms, Relaxed);
+    }
+
+    pub fn figures(&self) -> PinnedFigures {
+        let held = self.held.0.lock();
+        let oldest = held.values().next().map(Instant::elapsed);
+        let count = held.len();
+        PinnedFigures { count, oldest }
     }
 
     fn try_pin(&self, reads: &Reads, journal: &Journal, time: u64) -> Result<Found> {
@@ -108,10 +167,13 @@ impl PinnedSnapshots {
                 false => Found::TooEarly,
             });
         }
+        let made = Instant::now();
         let pinned = Arc::new(PinnedSnapshot {
             snapshot: Mutex::new(snapshot),
             lsn: wanted,
-            made: Instant::now(),
+            made,
+            number: self.held.add(made),
+            held: Arc::clone(&self.held),
         });
         let mut by_lsn = self.by_lsn.lock();
         if by_lsn.len() >= PINNED_MAX {
@@ -123,6 +185,11 @@ impl PinnedSnapshots {
 }
 
 impl PinnedSnapshot {
+    /// How long ago it was made.
+    pub fn age(&self) -> Duration {
+        self.made.elapsed()
+    }
+
     /// The collection that the name means in the snapshot, if there is one.
     pub(super) fn collection(
         &self,

@@ -24,6 +24,9 @@ pub(super) const VIEWS_MAX: usize = 20;
 /// Stages that change a collection, which no view has.
 const WRITING_STAGES: [&str; 2] = ["$out", "$merge"];
 
+/// The stage that opens a stream of changes, which no view is.
+const CHANGE_STREAM: &str = "$changeStream";
+
 /// A view as a pipeline over a collection.
 pub(super) struct Resolved {
     /// The collection, which may not exist.
@@ -244,6 +247,11 @@ pub fn check_view(
             );
             return Err(Error::new(ErrorCode::OPTION_NOT_SUPPORTED_ON_VIEW, text));
         }
+    }
+    let first = pipeline.get(0).and_then(|first| first.as_document());
+    if first.is_some_and(|first| first.sole_element(CHANGE_STREAM).is_some()) {
+        let text = format!("{CHANGE_STREAM} cannot be used in a view definition");
+        return Err(Error::new(ErrorCode::OPTION_NOT_SUPPORTED_ON_VIEW, text));
     }
     let context = ExpressionContext::default().with_collation(collation.clone());
     let parsed = Pipeline::parse(pipeline, &context)?;

@@ -79,13 +79,22 @@ const fn unsupported(name: &'static str) -> StageKind {
     row(name, refuse)
 }
 
+/// A stage of change streams: where a stream is opened, whoever opens it takes the stage out of the pipeline first.
+const fn of_streams(name: &'static str) -> StageKind {
+    outside_facets(row(name, refuse_outside_streams))
+}
+
+/// The first stage of a change stream, and its last one.
+const CHANGE_STREAM: &str = "$changeStream";
+const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
+
 /// Sorted by name, for a search by halves.
 static STAGES: &[StageKind] = &[
     mapping("$addFields", add_fields::parse),
     row("$bucket", bucket::parse),
     row("$bucketAuto", bucket_auto::parse),
-    unsupported("$changeStream"),
-    unsupported("$changeStreamSplitLargeEvent"),
+    of_streams(CHANGE_STREAM),
+    of_streams(SPLIT_LARGE_EVENT),
     unsupported("$collStats"),
     row("$count", count::parse),
     unsupported("$currentOp"),
@@ -173,7 +182,10 @@ pub(super) fn parse(
         let text = format!("{name} is not allowed to be used within an update");
         return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
     }
-    if let (Within::Collection(owner), Position::Last) = (surroundings.within, kind.position) {
+    let is_of_streams = matches!(kind.name, CHANGE_STREAM | SPLIT_LARGE_EVENT);
+    if let Within::Collection(owner) = surroundings.within
+        && (kind.position == Position::Last || is_of_streams)
+    {
         let code = if owner == "$unionWith" { 31441 } else { 51047 };
         let text = format!("{name} is not allowed within a {owner}'s sub-pipeline");
         return Err(Error::location(code, text));
@@ -314,6 +326,21 @@ pub fn metadata_not_here() -> Error {
     let text = "$meta is only supported yet in the first $project, $addFields or $set of a pipeline, with nothing but $match, \
                 $sort, $skip and $limit before it";
     Error::new(ErrorCode::NOT_IMPLEMENTED, text)
+}
+
+/// Refuses a stage of change streams anywhere else.
+fn refuse_outside_streams(specification: Specification<'_>) -> Result<Stages> {
+    let name = specification.name;
+    Err(match name {
+        CHANGE_STREAM => Error::location(
+            40602,
+            format!("{name} is only valid as the first stage in a pipeline"),
+        ),
+        _ => Error::new(
+            ErrorCode::ILLEGAL_OPERATION,
+            format!("{name} can only be used in a $changeStream pipeline"),
+        ),
+    })
 }
 
 /// Refuses a stage of MongoDB's, and says what the server lacks for it.

@@ -56,7 +56,8 @@ impl ChangeStream {
     ///
     /// # Errors
     /// ChangeStreamHistoryLost where the journal does not have what comes behind the place to begin at.
-    /// ChangeStreamFatalError where that is within an event, and the stream does not split events.
+    /// ChangeStreamFatalError where that is within an event, and the stream does not split events; and where it is behind an
+    /// event that this stream does not tell.
     pub fn open(
         database: &'static Database,
         scope: ChangeScope,
@@ -78,6 +79,11 @@ impl ChangeStream {
             From::Behind(token) => ChangesFrom::Behind(token.point),
         };
         let mut reader = database.read_changes(scope.clone(), from)?;
+        if let From::Behind(token) = options.from
+            && token.kind.names_event()
+        {
+            check_is_told(database, &scope, token)?;
+        }
         let last = behind_fragment.unwrap_or_else(|| ResumeToken::at(reader.point()));
         let mut stream = ChangeStream {
             database,
@@ -217,7 +223,7 @@ impl Made<'_> {
         let is_end = is_end(self.scope, event);
         let kind = match is_end {
             true => TokenKind::BeforeInvalidate,
-            false => TokenKind::Place,
+            false => TokenKind::Event,
         };
         let token = ResumeToken {
             point: event.point,
@@ -317,6 +323,33 @@ impl Made<'_> {
         }
         Ok(())
     }
+}
+
+/// Fails for the token of an event that a stream over `scope` does not tell: one of another collection or database. The reader looks
+/// for the event where it must be, and no further than to the first one that the stream tells from there on.
+fn check_is_told(
+    database: &'static Database,
+    scope: &ChangeScope,
+    token: ResumeToken,
+) -> Result<()> {
+    let mut reader = match database.read_changes(scope.clone(), ChangesFrom::At(token.point)) {
+        Ok(reader) => reader,
+        // Whoever goes on behind it needs what comes behind it alone.
+        Err(error) if error.code() == ErrorCode::CHANGE_STREAM_HISTORY_LOST.0 => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut first = None;
+    reader.read(&mut |event| {
+        first = Some(event.point);
+        Ok(ControlFlow::Break(()))
+    })?;
+    if first == Some(token.point) {
+        return Ok(());
+    }
+    let shown = Document::build(|out| token.append("token", out));
+    let shown = shown.get_document("token").unwrap_or(RawDocument::EMPTY);
+    let message = format!("cannot resume stream; the resume token was not found. {shown}");
+    Err(fatal(&message))
 }
 
 /// The error of a stream that cannot go on, from this place or any other.

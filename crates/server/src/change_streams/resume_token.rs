@@ -3,9 +3,10 @@
 //! ```text
 //! version 01 | place, 28 bytes (quarry_database::ChangePoint) | kind | [number of the fragment u32, big-endian]
 //! kind: 0 the place alone; 1 behind an event that is followed by an invalidate; 2 behind that invalidate;
-//!       3 behind a fragment of an event: its number follows
+//!       3 behind a fragment of an event: its number follows; 4 behind any other event
 //! ```
-//! Tokens compare as their events do: the place orders first, and the kinds at one place follow each other.
+//! Tokens compare as their events do: the place orders first, and the kinds at one place follow each other. Before kind 4 came,
+//! tokens of events had kind 0; they are taken as places.
 
 #[cfg(test)]
 use quarry_bson::Document;
@@ -32,7 +33,7 @@ pub struct ResumeToken {
 /// The sort of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Behind an event, or behind everything up to a time.
+    /// Behind everything up to a place: of a reply without events, or of an event that an earlier version told.
     Place,
     /// Behind an event that ends the stream: an invalidate follows.
     BeforeInvalidate,
@@ -40,6 +41,15 @@ pub enum TokenKind {
     Invalidate,
     /// Behind the fragment of an event that has this number, from 0.
     Fragment(u32),
+    /// Behind an event, which only streams tell that are over its collection.
+    Event,
+}
+
+impl TokenKind {
+    /// Whether the token is of an event, which the stream that is resumed by it must tell, too.
+    pub fn names_event(self) -> bool {
+        self != TokenKind::Place
+    }
 }
 
 impl ResumeToken {
@@ -79,6 +89,7 @@ impl ResumeToken {
             [1] => TokenKind::BeforeInvalidate,
             [2] => TokenKind::Invalidate,
             [FRAGMENT, a, b, c, d] => TokenKind::Fragment(u32::from_be_bytes([a, b, c, d])),
+            [4] => TokenKind::Event,
             _ => return None,
         };
         let point = ChangePoint::from_bytes(point);
@@ -100,6 +111,7 @@ impl ResumeToken {
                 len = FRAGMENT_TOKEN_BYTES;
                 FRAGMENT
             }
+            TokenKind::Event => 4,
         };
         let mut digits = [0; 2 * FRAGMENT_TOKEN_BYTES];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
@@ -159,6 +171,7 @@ mod tests {
             token(7, 0, TokenKind::Invalidate),
             token(7, 0, TokenKind::Fragment(0)),
             token(7, 0, TokenKind::Fragment(300)),
+            token(7, 0, TokenKind::Event),
             token(7, 1, TokenKind::Place),
             token(1 << 40, 0, TokenKind::Place),
         ];

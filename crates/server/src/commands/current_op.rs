@@ -7,9 +7,10 @@ use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 use quarry_query::matcher::Matcher;
 use quarry_query::pipeline::Specification;
-use quarry_timing::{Glimpse, Phase};
+use quarry_timing::{Glimpse, Phase, Work};
+use rustc_hash::FxHashSet;
 
-use super::list_sessions;
+use super::open_transactions;
 use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -17,7 +18,9 @@ use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, When, need_when};
 use crate::net::connections::{Connection, CurrentOperation};
 use crate::observe::profile_document::operation_of;
-use crate::observe::timing_document;
+use crate::observe::timing_document::{self, LockHolder};
+use crate::server::Server;
+use crate::sessions::transaction_tags;
 
 pub static COMMAND: Command = Command {
     aliases: &["currentop"],
@@ -78,12 +81,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
 
 /// The entries of all connections, or of this one; `$currentOp` shares it.
 pub fn list(invocation: &Invocation<'_>, own_only: bool, with_idle: bool) -> Vec<Document> {
-    let connections = invocation.server.connections.list();
+    let server = invocation.server;
+    let connections = server.connections.list();
+    let running = connections.iter().filter_map(|connection| {
+        connection.with_running(|running| running.is_active().then_some(running.opid))
+    });
+    let surroundings = Listed {
+        server,
+        running: running.collect(),
+    };
     let is_meant = |connection: &&Arc<Connection>| !own_only || is_own(invocation, connection);
     connections
         .iter()
         .filter(is_meant)
-        .filter_map(|connection| entry(connection, with_idle))
+        .filter_map(|connection| surroundings.entry(connection, with_idle))
         .collect()
 }
 
@@ -95,19 +106,66 @@ pub fn is_own(invocation: &Invocation<'_>, other: &Connection) -> bool {
     }
 }
 
-/// The entry of one connection; none when it is idle and idle ones are not asked for.
-fn entry(connection: &Connection, with_idle: bool) -> Option<Document> {
-    connection.with_running(|running| {
-        if !running.is_active() && !with_idle {
-            return None;
-        }
-        Some(Document::build(|entry| {
-            append_operation(connection, running, entry);
-        }))
-    })
+/// Things that the entries of one list refer to.
+struct Listed {
+    server: &'static Server,
+    /// The numbers of the operations that run.
+    running: FxHashSet<u32>,
 }
 
-fn append_operation(
+impl Listed {
+    /// The entry of one connection; none when it is idle and idle ones are not asked for.
+    fn entry(&self, connection: &Connection, with_idle: bool) -> Option<Document> {
+        connection.with_running(|running| {
+            if !running.is_active() && !with_idle {
+                return None;
+            }
+            Some(Document::build(|entry| {
+                append_connection(connection, running, entry);
+                if running.is_active() {
+                    self.append_operation(connection, running, entry);
+                }
+            }))
+        })
+    }
+
+    fn append_operation(
+        &self,
+        connection: &Connection,
+        running: &CurrentOperation,
+        entry: &mut DocumentBuilder<'_>,
+    ) {
+        let glimpse = connection.glimpse();
+        append_running(running, glimpse.as_ref(), entry);
+        if let Some(session) = running.session {
+            self.server.sessions.lsid(session).append("lsid", entry);
+        }
+        open_transactions::append_of_running(self.server, running, entry);
+        if let Some(mut glimpse) = glimpse {
+            let holder = glimpse.breakdown.work(Work::LockHolder);
+            if holder != 0 && !self.is_there(LockHolder::of(holder)) {
+                glimpse.breakdown.work[Work::LockHolder as usize] = 0;
+            }
+            append_timing(&glimpse, entry);
+        }
+    }
+
+    /// Whether the holder of a lock is still at work: else nobody finds it in the list.
+    fn is_there(&self, holder: LockHolder) -> bool {
+        match holder {
+            LockHolder::Operation(None, _) => true,
+            LockHolder::Operation(Some(_), opid) => self.running.contains(&opid),
+            LockHolder::Transaction(number) => {
+                let named = transaction_tags::find(number);
+                let open =
+                    named.and_then(|(lsid, _)| self.server.sessions.open_transaction(lsid.id));
+                open.is_some_and(|open| open.tag == number)
+            }
+        }
+    }
+}
+
+fn append_connection(
     connection: &Connection,
     running: &CurrentOperation,
     entry: &mut DocumentBuilder<'_>,
@@ -135,13 +193,6 @@ fn append_operation(
     }
     entry.append("active", running.is_active());
     entry.append("currentOpTime", DateTime::now().to_string().as_str());
-    if running.is_active() {
-        let glimpse = connection.glimpse();
-        append_running(running, glimpse.as_ref(), entry);
-        if let Some(glimpse) = glimpse {
-            append_timing(&glimpse, entry);
-        }
-    }
 }
 
 fn append_running(
@@ -164,9 +215,6 @@ fn append_running(
     entry.append("ns", running.namespace.as_str());
     if let Ok(command) = RawDocument::new(&running.command) {
         entry.append("command", command);
-    }
-    if let Some(session) = running.session {
-        session.append("lsid", entry);
     }
     let (keys, documents) = running.examined();
     entry.append("keysExamined", i64::try_from(keys).unwrap_or(i64::MAX));
@@ -219,7 +267,7 @@ pub fn documents(
     // A session is nobody's own, and its id lets whoever knows it end its transaction: only who may see all sees them.
     let leaves_out_sessions = options.get_bool("idleSessions") == Some(false);
     if !leaves_out_sessions && !own_only {
-        let idle = list_sessions::idle_transactions(invocation.server);
+        let idle = open_transactions::idle(invocation.server);
         let is_asked = |entry: &Document| matcher.matches(entry.as_raw());
         documents.extend(idle.into_iter().filter(is_asked));
     }

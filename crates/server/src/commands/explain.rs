@@ -140,6 +140,9 @@ fn explain(
     verbosity: Verbosity,
     reply: &mut DocumentBuilder<'_>,
 ) -> Result<()> {
+    if super::change_stream::specification(body).is_some() {
+        return Err(CommandError::not_supported("explain of a change stream"));
+    }
     super::aggregate::with_request(invocation, body, |request| {
         let explained = Explained::Aggregate(request);
         let data = invocation.server.data();

@@ -97,9 +97,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     // A cursor whose batch fails is dropped, which ends it.
     let end = next_batch(invocation, &mut cursor, &namespace, batch_size, reply);
-    let end = end.map_err(|error| match cursor.changes() {
-        Some(_) => change_stream::label_error(error),
-        None => error,
+    let end = end.map_err(|error| {
+        let is_interrupted = error.code == ErrorCode::INTERRUPTED.0;
+        let error = match is_interrupted && cursor.is_killed_by_client() {
+            true => killed(id),
+            false => error,
+        };
+        match cursor.changes() {
+            Some(_) => change_stream::label_error(error),
+            None => error,
+        }
     })?;
     let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     if !stays {
@@ -109,13 +116,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .time_left
         .map(|left| left.saturating_sub(started.elapsed()));
     if !cursor.put_back() {
-        return Err(CommandError::new(
-            ErrorCode::CURSOR_KILLED,
-            format!("cursor id {id} was killed"),
-        ));
+        return Err(killed(id));
     }
     invocation.is_exhaust = invocation.is_exhaust_allowed;
     Ok(())
+}
+
+fn killed(id: i64) -> CommandError {
+    CommandError::new(
+        ErrorCode::CURSOR_KILLED,
+        format!("cursor id {id} was killed"),
+    )
 }
 
 fn next_batch(

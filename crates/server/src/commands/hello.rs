@@ -21,7 +21,6 @@ use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::Requires;
 use crate::observe::log;
 use crate::server::Server;
-use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// Documents of one write command.
 pub const WRITE_BATCH_DOCUMENTS_MAX: usize = 100_000;
@@ -96,7 +95,8 @@ fn run(
     reply.append("maxMessageSizeBytes", quarry_wire::MESSAGE_BYTES_MAX as i32);
     reply.append("maxWriteBatchSize", WRITE_BATCH_DOCUMENTS_MAX as i32);
     reply.append("localTime", DateTime::now());
-    reply.append("logicalSessionTimeoutMinutes", SESSION_TIMEOUT_MINUTES);
+    let minutes = server.parameters.session_timeout_minutes;
+    reply.append("logicalSessionTimeoutMinutes", minutes);
     reply.append(
         "connectionId",
         i32::try_from(invocation.connection.id).unwrap_or(i32::MAX),

@@ -1,9 +1,7 @@
-//! The stages `$listSessions` and `$listLocalSessions`, and the transactions that wait for their clients, which `$currentOp`
-//! lists. One node has no other sessions than its own, so that both stages list the same.
+//! The stages `$listSessions` and `$listLocalSessions`. One node has no other sessions than its own, so that both stages list the
+//! same.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use quarry_bson::{DateTime, Document, DocumentBuilder, RawBinary, RawValue};
+use quarry_bson::{DateTime, Document, RawValue};
 use quarry_query::ErrorCode;
 use quarry_query::pipeline::Specification;
 
@@ -11,9 +9,8 @@ use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, Resource};
-use crate::server::Server;
 use crate::sessions::owner::SessionOwner;
-use crate::sessions::session::SessionId;
+use crate::sessions::session::Lsid;
 
 /// The bytes that a list of sessions may hold.
 const LISTED_BYTES_MAX: usize = 64 << 20;
@@ -98,13 +95,13 @@ fn listed(invocation: &Invocation<'_>, users: &[SessionOwner]) -> Result<Vec<Doc
     let mut listed = Vec::new();
     let mut bytes = 0;
     let sessions = &invocation.server.sessions;
-    sessions.list(invocation.operation, &mut |session, unused, owner| {
+    sessions.list(invocation.operation, &mut |id, unused, owner| {
         if !users.is_empty() && !users.contains(&owner) {
             return Ok(());
         }
         let unused_ms = i64::try_from(unused.as_millis()).unwrap_or(i64::MAX);
         let entry = Document::build(|entry| {
-            append(session, owner, "_id", entry);
+            Lsid { id, owner }.append("_id", entry);
             entry.append(
                 "lastUse",
                 DateTime(DateTime::now().0.saturating_sub(unused_ms)),
@@ -119,54 +116,4 @@ fn listed(invocation: &Invocation<'_>, users: &[SessionOwner]) -> Result<Vec<Doc
         Err(CommandError::new(ErrorCode::EXCEEDED_MEMORY_LIMIT, message))
     })?;
     Ok(listed)
-}
-
-/// The transactions that are open and that no command works in now, as `$currentOp` lists them.
-pub fn idle_transactions(server: &Server) -> Vec<Document> {
-    let micros = |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let open = server.sessions.open_transactions();
-    let idle = open
-        .iter()
-        .filter(|(_, participant, _)| participant.is_idle());
-    let entries = idle.map(|(session, _, open)| {
-        let age = open.transaction.begun().elapsed();
-        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        Document::build(|entry| {
-            entry.append("type", "idleSession");
-            entry.append("desc", "inactive transaction");
-            entry.append("active", false);
-            let owner = server.sessions.owner(*session);
-            append(
-                *session,
-                owner.unwrap_or(SessionOwner::NOBODY),
-                "lsid",
-                entry,
-            );
-            let mut transaction = entry.document("transaction");
-            let mut parameters = transaction.document("parameters");
-            parameters.append("txnNumber", open.number);
-            parameters.append("autocommit", false);
-            open.read_concern.append("readConcern", &mut parameters);
-            parameters.finish();
-            let begun = DateTime(DateTime::now().0.saturating_sub(age_ms));
-            transaction.append("startWallClockTime", begun.to_string().as_str());
-            transaction.append("timeOpenMicros", micros(age));
-            let lifetime_s = server.parameters.transaction_lifetime_s.load(Relaxed);
-            let expires = DateTime(begun.0.saturating_add(lifetime_s.saturating_mul(1000)));
-            transaction.append("expiryTime", expires.to_string().as_str());
-            let staged = i64::try_from(open.transaction.staged_bytes()).unwrap_or(i64::MAX);
-            transaction.append("stagedBytes", staged);
-            transaction.finish();
-        })
-    });
-    entries.collect()
-}
-
-/// Appends `name: {id, uid}`.
-fn append(session: SessionId, owner: SessionOwner, name: &str, out: &mut DocumentBuilder<'_>) {
-    let mut lsid = out.document(name);
-    let (subtype, bytes) = (4, &session.0[..]);
-    lsid.append("id", RawValue::Binary(RawBinary { subtype, bytes }));
-    lsid.append("uid", owner.as_raw());
-    lsid.finish();
 }

@@ -77,6 +77,7 @@ mod log_application_message;
 mod log_rotate;
 mod logout;
 mod new_password;
+mod open_transactions;
 mod own_views;
 mod ping;
 mod plan_cache_clear;

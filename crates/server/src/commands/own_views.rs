@@ -124,6 +124,15 @@ fn run<T>(
     pipeline: RawArray<'_>,
     answer: impl FnOnce(AggregateRequest<'_>) -> Result<T>,
 ) -> Result<T> {
+    if invocation.data().is_in_transaction() {
+        // As for every collection of these databases.
+        let message = format!(
+            "Cannot run command against the '{}' database in a transaction.",
+            invocation.generic.database
+        );
+        let code = ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION;
+        return Err(CommandError::new(code, message));
+    }
     let entries = |specification: Specification<'_>| {
         let mut entries = match view {
             OwnView::Sessions => list_sessions::all(invocation)?,

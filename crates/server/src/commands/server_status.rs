@@ -149,6 +149,11 @@ fn transactions(server: &Server, reply: &mut DocumentBuilder<'_>) {
     held.append("stagedBytes", staged);
     let micros = i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX);
     held.append("oldestOpenMicros", micros);
+    let pinned = server.database.pinned_figures();
+    held.append("pinnedSnapshots", signed(pinned.count));
+    let oldest = pinned.oldest.unwrap_or_default();
+    let micros = i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX);
+    held.append("oldestPinnedMicros", micros);
     held.finish();
     section.finish();
 }

@@ -5,7 +5,7 @@ use quarry_bson::DocumentBuilder;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::Requires;
-use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
+use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command::new(
     "startSession",
@@ -19,6 +19,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let owner = invocation.session_owner();
     invocation.server.sessions.touch(session, owner)?;
     session.append("id", reply);
-    reply.append("timeoutMinutes", SESSION_TIMEOUT_MINUTES);
+    let minutes = invocation.server.parameters.session_timeout_minutes;
+    reply.append("timeoutMinutes", minutes);
     Ok(())
 }

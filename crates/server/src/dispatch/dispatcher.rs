@@ -38,8 +38,10 @@ use crate::observe::counters::Counter;
 use crate::observe::operation_end;
 use crate::observe::timing_document;
 use crate::server::Server;
+use crate::sessions::owner::SessionOwner;
 use crate::sessions::participant::{CheckedOut, Participant};
-use crate::sessions::session::SessionId;
+use crate::sessions::session::Lsid;
+use crate::sessions::transaction_tags;
 
 /// One of this many looks at an operation's interrupts asks the kernel whether the client is still there.
 const CHECKS_A_PEEK: u32 = 16;
@@ -235,6 +237,7 @@ fn run<'a>(
             false => call.body.as_bytes(),
         },
         session: generic.session,
+        transaction: generic.transaction,
         started: call.started,
         is_write: command.is_write(),
     });
@@ -274,13 +277,21 @@ fn run<'a>(
             .map_err(|error| labelled(error, invocation.generic.transaction))?,
     };
     invocation.checked_out = match (&participant, invocation.generic.transaction) {
-        (Some((session, participant)), Some(arguments)) => Some(check_out(
-            server,
-            *session,
-            participant,
-            (arguments, invocation.generic.begins_with),
-            &operation,
-        )?),
+        (Some((session, participant)), Some(arguments)) => {
+            let owner = user.and_then(|user| user.session_owner);
+            let owner = owner.unwrap_or(SessionOwner::NOBODY);
+            let lsid = Lsid {
+                id: *session,
+                owner,
+            };
+            Some(check_out(
+                server,
+                lsid,
+                participant,
+                (arguments, invocation.generic.begins_with),
+                &operation,
+            )?)
+        }
         _ => None,
     };
     invocation.pin_snapshot()?;
@@ -331,16 +342,23 @@ fn run<'a>(
 /// Takes the session for this command, and takes up or begins what its txnNumber is.
 fn check_out<'p>(
     server: &Server,
-    session: SessionId,
+    lsid: Lsid,
     participant: &'p Arc<Participant>,
     (arguments, begins_with): (TransactionArguments, ReadConcern),
     operation: &Operation,
 ) -> Result<CheckedOut<'p>> {
     let begin = || {
-        let mut checked_out = participant.check_out(session, arguments, operation)?;
+        let mut checked_out = participant.check_out(lsid.id, arguments, operation)?;
         checked_out.begin(&server.database, operation, begins_with)?;
+        if arguments.is_of_transaction() {
+            let tag = checked_out.note_active(|| transaction_tags::number(lsid, arguments.number));
+            // What it locks it has until its transaction ends, and not only for as long as it runs itself.
+            if let Some(tag) = tag {
+                quarry_timing::tag_operation(timing_document::tag_of_transaction(tag));
+            }
+        }
         if arguments.part == Part::Start {
-            server.sessions.note_open(session, participant);
+            server.sessions.note_open(lsid.id, participant);
         }
         Ok(checked_out)
     };

@@ -13,6 +13,7 @@ use quarry_database::{NAMESPACE_BYTES_MAX, Operation};
 use rustc_hash::FxHashMap;
 
 use crate::access::login::Login;
+use crate::dispatch::transaction_arguments::TransactionArguments;
 use crate::net::transport::Transport;
 use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
@@ -50,6 +51,8 @@ pub struct CurrentOperation {
     /// The command as sent, without document sequences; empty when it is too long to show.
     pub command: Vec<u8>,
     pub session: Option<SessionId>,
+    /// The transaction or retryable write that the operation is part of.
+    pub transaction: Option<TransactionArguments>,
     pub started: Option<Instant>,
     /// The command changes data or definitions: a server that stops lets it end.
     is_write: bool,
@@ -123,6 +126,7 @@ pub struct Started<'a> {
     pub collection: &'a str,
     pub command: &'a [u8],
     pub session: Option<SessionId>,
+    pub transaction: Option<TransactionArguments>,
     pub started: Instant,
     pub is_write: bool,
 }
@@ -162,6 +166,7 @@ impl Connection {
             running.command.extend_from_slice(started.command);
         }
         running.session = started.session;
+        running.transaction = started.transaction;
         running.started = Some(started.started);
         running.is_write = started.is_write;
         running.operation = Some(started.operation);

@@ -5,8 +5,10 @@ use quarry_database::PlanSummary;
 use quarry_timing::Breakdown;
 
 use crate::dispatch::call::{Call, Outcome};
-use crate::net::connections::Connection;
+use crate::net::connections::{Connection, Running};
 use crate::observe::query_shape;
+use crate::sessions::owner::SessionOwner;
+use crate::sessions::session::Lsid;
 
 /// Where the body of an OP_MSG begins: behind the header, the flags and the kind of its first section.
 const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
@@ -47,6 +49,22 @@ impl<'a> Ended<'a> {
     /// `database.collection`.
     pub fn namespace(&self) -> String {
         self.outcome.namespace()
+    }
+
+    /// The session that the operation ran in, as it is shown, and the transaction or retryable write that it was part of.
+    pub fn session(&self) -> Option<(Lsid, Option<i64>)> {
+        // Else the connection still has what it noted of the operation before.
+        self.outcome.operation.as_ref()?;
+        let noted = |running: &Running| (running.session, running.transaction);
+        let (session, transaction) = self.connection.with_running(noted);
+        let login = self.connection.login.lock();
+        let owner = login.name().map(SessionOwner::of);
+        let owner = owner.unwrap_or(SessionOwner::NOBODY);
+        let lsid = Lsid {
+            id: session?,
+            owner,
+        };
+        Some((lsid, transaction.map(|of| of.number)))
     }
 
     pub fn plan(&self) -> Option<&PlanSummary> {

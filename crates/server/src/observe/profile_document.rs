@@ -25,6 +25,12 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
     document.append("ns", ended.namespace().as_str());
     append_command(document, ended.call.body, shows_text);
     document.append("opid", i64::from(outcome.opid));
+    if let Some((lsid, txn_number)) = ended.session() {
+        lsid.append("lsid", document);
+        if let Some(txn_number) = txn_number {
+            document.append("txnNumber", txn_number);
+        }
+    }
     document.append("keysExamined", signed(outcome.keys_examined));
     document.append("docsExamined", signed(outcome.docs_examined));
     for (field, name) in WRITTEN {

@@ -26,6 +26,13 @@ pub fn write(ended: &Ended<'_>) {
     }
     line.push(("opid", i64::from(outcome.opid).into()));
     line.push(("command", Attribute::Json(command_json(ended.call.body))));
+    if let Some((lsid, txn_number)) = ended.session() {
+        let shown = Document::build(|shown| lsid.append("lsid", shown));
+        if let Some(lsid) = shown.get_document("lsid") {
+            line.push(("lsid", Attribute::Json(extjson::relaxed(lsid))));
+        }
+        line.extend(txn_number.map(|number| ("txnNumber", number.into())));
+    }
     if let Some(plan) = ended.plan() {
         line.push(("planSummary", plan.to_string().into()));
     }

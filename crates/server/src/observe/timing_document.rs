@@ -3,6 +3,20 @@
 use quarry_bson::DocumentBuilder;
 use quarry_timing::{Breakdown, Distribution, OperationKind, Times, Work};
 
+use crate::sessions::transaction_tags;
+
+/// The upper half of the tags of transactions, which is that of no kind of operation.
+const TRANSACTION: u64 = u32::MAX as u64;
+
+/// Who has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// An operation, with its number; one of the server's own has no kind.
+    Operation(Option<OperationKind>, u32),
+    /// A transaction, with the number that `transaction_tags` gave it.
+    Transaction(u32),
+}
+
 /// Writes where one operation's time went:
 /// `{wallMicros, phases: {read: 1.5, ...}, unattributedMicros, work: {...}, waits: {...}}`.
 pub fn append_breakdown(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
@@ -34,7 +48,7 @@ pub fn append_work(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
 }
 
 /// Whom the operation waited for: `{group, groupWriters, sync, checkpoint, lockHolder: {opid, op}, stall}`, as far as
-/// it did.
+/// it did. A transaction is shown as `lockHolder: {lsid, txnNumber, op: "transaction"}`, for no operation of it need run.
 pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
     let named = |work: Work| Some(breakdown.work(work)).filter(|number| *number > 0);
     let (group, sync, holder) = (
@@ -58,16 +72,30 @@ pub fn append_waits(out: &mut DocumentBuilder<'_>, breakdown: &Breakdown) {
         waits.append("checkpoint", signed(checkpoint));
     }
     if let Some(holder) = holder {
-        let (kind, opid) = split_tag(holder);
-        let mut shown = waits.document("lockHolder");
-        shown.append("opid", i64::from(opid));
-        shown.append("op", kind.map_or("internal", OperationKind::name));
-        shown.finish();
+        append_lock_holder(&mut waits, LockHolder::of(holder));
     }
     if let Some(stall) = stall {
         waits.append("stall", stall.as_str());
     }
     waits.finish();
+}
+
+fn append_lock_holder(waits: &mut DocumentBuilder<'_>, holder: LockHolder) {
+    let mut shown = waits.document("lockHolder");
+    match holder {
+        LockHolder::Operation(kind, opid) => {
+            shown.append("opid", i64::from(opid));
+            shown.append("op", kind.map_or("internal", OperationKind::name));
+        }
+        LockHolder::Transaction(number) => {
+            if let Some((lsid, txn_number)) = transaction_tags::find(number) {
+                lsid.append("lsid", &mut shown);
+                shown.append("txnNumber", txn_number);
+            }
+            shown.append("op", "transaction");
+        }
+    }
+    shown.finish();
 }
 
 /// Writes a set of operations: `{wall: {...}, <phase>: {...}, unattributed: {...}}`.
@@ -106,12 +134,22 @@ pub fn tag(kind: OperationKind, opid: u32) -> u64 {
     (kind as u64 + 1) << 32 | u64::from(opid)
 }
 
-/// The kind, unless the server itself was at work, and the number.
-pub fn split_tag(tag: u64) -> (Option<OperationKind>, u32) {
-    let kind = (tag >> 32)
-        .checked_sub(1)
-        .and_then(|kind| OperationKind::ALL.get(kind as usize).copied());
-    (kind, tag as u32)
+/// The name among those that hold locks of all operations of a transaction.
+pub fn tag_of_transaction(number: u32) -> u64 {
+    TRANSACTION << 32 | u64::from(number)
+}
+
+impl LockHolder {
+    /// The holder with that tag.
+    pub fn of(tag: u64) -> LockHolder {
+        let (upper, number) = (tag >> 32, tag as u32);
+        if upper == TRANSACTION {
+            return LockHolder::Transaction(number);
+        }
+        let kind = upper.checked_sub(1);
+        let kind = kind.and_then(|kind| OperationKind::ALL.get(kind as usize).copied());
+        LockHolder::Operation(kind, number)
+    }
 }
 
 pub fn micros(ns: u64) -> f64 {
@@ -130,8 +168,11 @@ mod tests {
     #[test]
     fn a_tag_names_kind_and_number() {
         for kind in OperationKind::ALL {
-            assert_eq!(split_tag(tag(kind, 0x7fff_ffff)), (Some(kind), 0x7fff_ffff));
+            let holder = LockHolder::Operation(Some(kind), 0x7fff_ffff);
+            assert_eq!(LockHolder::of(tag(kind, 0x7fff_ffff)), holder);
         }
-        assert_eq!(split_tag(0).0, None);
+        assert_eq!(LockHolder::of(0), LockHolder::Operation(None, 0));
+        let holder = LockHolder::of(tag_of_transaction(u32::MAX));
+        assert_eq!(holder, LockHolder::Transaction(u32::MAX));
     }
 }

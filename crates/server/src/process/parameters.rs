@@ -13,7 +13,6 @@ use crate::dispatch::error::{CommandError, Result};
 use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::process::config::{BadOptions, Config, EngineName};
 use crate::process::memory_limit;
-use crate::sessions::session::SESSION_TIMEOUT_MINUTES;
 
 /// MongoDB's ten minutes.
 const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
@@ -23,6 +22,12 @@ const CONNECTION_PARK_MS_MAX: i64 = 86_400_000;
 /// MongoDB's minute.
 const TRANSACTION_LIFETIME_S_DEFAULT: i64 = 60;
 const TRANSACTION_LOCK_MS_DEFAULT: i64 = 5;
+/// MongoDB's half an hour.
+const SESSION_TIMEOUT_MINUTES_DEFAULT: i32 = 30;
+/// MongoDB's five minutes, which the database begins with.
+const SNAPSHOT_WINDOW_S_DEFAULT: i64 = 300;
+/// An older snapshot would keep the engine from giving back what was replaced for too long.
+const SNAPSHOT_WINDOW_S_MAX: i64 = 86_400;
 /// MongoDB's minute.
 const TTL_SLEEP_S_DEFAULT: i64 = 60;
 /// The sync interval of `--durability journaled`.
@@ -58,6 +63,8 @@ pub struct Parameters {
     pub transaction_lifetime_s: AtomicI64,
     /// How long a transaction waits for a collection that is being defined; below zero without an end.
     pub transaction_lock_ms: AtomicI64,
+    /// How long a snapshot is kept for reads that name its time.
+    pub snapshot_window_s: AtomicI64,
     pub slow_ms: AtomicI64,
     /// The rest between two passes that delete what has expired.
     pub ttl_sleep_s: AtomicI64,
@@ -74,6 +81,8 @@ pub struct Parameters {
     scram_sha256_iterations: AtomicI64,
     /// Fixed at the start.
     pub has_localhost_exception: bool,
+    /// Fixed at the start. How long a session lives without being used, as `hello` announces it.
+    pub session_timeout_minutes: i32,
     /// Fixed at the start.
     pub commit_interval_ms: i64,
     /// Fixed at the start.
@@ -91,7 +100,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -105,6 +114,7 @@ const NAMES: [&str; 23] = [
     "localLogicalSessionTimeoutMinutes",
     "maxTransactionLockRequestTimeoutMillis",
     "memoryBudgetMB",
+    "minSnapshotHistoryWindowInSeconds",
     "networkMessageCompressors",
     "quiet",
     "recordCacheMB",
@@ -129,6 +139,7 @@ impl Parameters {
             connection_park_ms: AtomicI64::new(CONNECTION_PARK_MS_DEFAULT),
             transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
             transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
+            snapshot_window_s: AtomicI64::new(SNAPSHOT_WINDOW_S_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             ttl_sleep_s: AtomicI64::new(TTL_SLEEP_S_DEFAULT),
             is_ttl_enabled: AtomicBool::new(true),
@@ -139,6 +150,7 @@ impl Parameters {
             scram_sha1_iterations: AtomicI64::new(SCRAM_SHA1_ITERATIONS_DEFAULT),
             scram_sha256_iterations: AtomicI64::new(SCRAM_SHA256_ITERATIONS_DEFAULT),
             has_localhost_exception: true,
+            session_timeout_minutes: SESSION_TIMEOUT_MINUTES_DEFAULT,
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
             record_cache_mb: match config.engine {
                 EngineName::Rocksdb => RECORD_CACHE_MB_ROCKSDB,
@@ -186,6 +198,12 @@ impl Parameters {
                 };
                 parameters.has_localhost_exception =
                     is_on.ok_or_else(|| bad("neither true nor false"))?;
+                continue;
+            }
+            if name == "localLogicalSessionTimeoutMinutes" {
+                let minutes = text.parse().ok().filter(|minutes| *minutes >= 1);
+                parameters.session_timeout_minutes =
+                    minutes.ok_or_else(|| bad("not a number of minutes from 1 to 2147483647"))?;
                 continue;
             }
             if name == "historyStepMillis" {
@@ -264,7 +282,7 @@ impl Parameters {
                 return true;
             }
             "historyStepMillis" => reply.append(name, self.history_step_ms as i64),
-            "localLogicalSessionTimeoutMinutes" => reply.append(name, SESSION_TIMEOUT_MINUTES),
+            "localLogicalSessionTimeoutMinutes" => reply.append(name, self.session_timeout_minutes),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
@@ -273,6 +291,9 @@ impl Parameters {
             "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
             "maxTransactionLockRequestTimeoutMillis" => {
                 reply.append(name, self.transaction_lock_ms.load(Relaxed))
+            }
+            "minSnapshotHistoryWindowInSeconds" => {
+                reply.append(name, self.snapshot_window_s.load(Relaxed))
             }
             "transactionLifetimeLimitSeconds" => {
                 reply.append(name, self.transaction_lifetime_s.load(Relaxed))
@@ -315,6 +336,9 @@ impl Parameters {
             "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
             "maxTransactionLockRequestTimeoutMillis" => {
                 RawValue::Int64(self.transaction_lock_ms.load(Relaxed))
+            }
+            "minSnapshotHistoryWindowInSeconds" => {
+                RawValue::Int64(self.snapshot_window_s.load(Relaxed))
             }
             "transactionLifetimeLimitSeconds" => {
                 RawValue::Int64(self.transaction_lifetime_s.load(Relaxed))
@@ -378,6 +402,15 @@ impl Parameters {
             "slowOpThresholdMs" => self.slow_ms.store(number()?, Relaxed),
             "maxTransactionLockRequestTimeoutMillis" => {
                 self.transaction_lock_ms.store(number()?, Relaxed);
+            }
+            "minSnapshotHistoryWindowInSeconds" => {
+                let seconds = number()?;
+                if !(0..=SNAPSHOT_WINDOW_S_MAX).contains(&seconds) {
+                    return Err(CommandError::bad_value(format!(
+                        "minSnapshotHistoryWindowInSeconds must be from 0 to {SNAPSHOT_WINDOW_S_MAX}"
+                    )));
+                }
+                self.snapshot_window_s.store(seconds, Relaxed);
             }
             "transactionLifetimeLimitSeconds" => {
                 let seconds = number()?;

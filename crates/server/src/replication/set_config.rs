@@ -2,7 +2,8 @@
 //!
 //! A configuration has one member. Its host is either named, by `--advertise` or by a reconfiguration, or it is left to each
 //! connection: then the member is called by the address that the client connected to, so that the name reaches the server
-//! through container networks and forwarded addresses. What MongoDB's configurations can say of several members is refused.
+//! through container networks and forwarded addresses. A host that is named is taken as it is, where MongoDB looks whether it leads
+//! to this very server: it has to lead here from where the clients are, which nobody can try from here. What MongoDB's configurations can say of several members is refused.
 
 use quarry_bson::{Document, ObjectId, RawDocument, RawElement, RawValue};
 use quarry_query::ErrorCode;

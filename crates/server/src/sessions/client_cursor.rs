@@ -17,7 +17,8 @@ use crate::data::Data;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::query_stats::RecordedQuery;
-use crate::sessions::session::SessionId;
+use crate::sessions::owner::SessionOwner;
+use crate::sessions::session::{Lsid, SessionId};
 
 /// A batch ends before it would exceed a document's size.
 const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
@@ -138,8 +139,10 @@ impl ClientCursor {
     pub fn append_idle(&self, idle: Duration, entry: &mut DocumentBuilder<'_>) {
         entry.append("type", "idleCursor");
         entry.append("ns", self.namespace.as_str());
-        if let Some(session) = self.session {
-            session.append("lsid", entry);
+        if let Some(id) = self.session {
+            let owner = self.owner.as_ref().map(SessionOwner::of);
+            let owner = owner.unwrap_or(SessionOwner::NOBODY);
+            Lsid { id, owner }.append("lsid", entry);
         }
         let mut cursor = entry.document("cursor");
         cursor.append("cursorId", self.id);
@@ -155,6 +158,10 @@ impl ClientCursor {
         cursor.append("noCursorTimeout", self.has_no_timeout);
         cursor.append("tailable", self.is_tailable);
         cursor.append("awaitData", self.is_await_data);
+        if let Some(pinned) = &self.pinned {
+            let age = i64::try_from(pinned.age().as_micros()).unwrap_or(i64::MAX);
+            cursor.append("pinnedSnapshotMicros", age);
+        }
         if let Some(origin) = &self.origin {
             let command = origin.command.as_deref().map(RawDocument::new);
             match command {

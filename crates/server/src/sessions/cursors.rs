@@ -36,6 +36,8 @@ enum Slot {
         owner: Option<Name>,
         session: Option<SessionId>,
         is_killed: bool,
+        /// killCursors has killed it: its getMore tells that, and not that something has interrupted it.
+        by_kill_cursors: bool,
     },
 }
 
@@ -120,6 +122,7 @@ impl Cursors {
             operation: Arc::clone(operation),
             session: cursor.session,
             is_killed: false,
+            by_kill_cursors: false,
         };
         match std::mem::replace(slot, busy) {
             Slot::Idle { cursor, .. } => Ok(CursorInHand {
@@ -180,6 +183,12 @@ impl Cursors {
             check_namespace(cursor, namespace)?;
         }
         let killed = shard.get_mut(&id).map(kill_slot);
+        if let Some(Slot::Busy {
+            by_kill_cursors, ..
+        }) = shard.get_mut(&id)
+        {
+            *by_kill_cursors = true;
+        }
         let removed = if killed == Some(true) {
             shard.remove(&id)
         } else {
@@ -297,6 +306,17 @@ pub struct CursorInHand<'c> {
 }
 
 impl CursorInHand<'_> {
+    /// Whether killCursors has killed it meanwhile.
+    pub fn is_killed_by_client(&self) -> bool {
+        matches!(
+            self.cursors.shard(self.id).lock().get(&self.id),
+            Some(Slot::Busy {
+                by_kill_cursors: true,
+                ..
+            })
+        )
+    }
+
     /// Puts the cursor back into the table, unless it was killed meanwhile; says whether it is still open.
     pub fn put_back(mut self) -> bool {
         match self.cursor.take() {
@@ -489,8 +509,10 @@ mod tests {
                 .code,
             12_051
         );
+        assert!(!taken.is_killed_by_client());
         assert!(cursors.kill(id, "db.c").unwrap());
         assert!(operation.is_killed());
+        assert!(taken.is_killed_by_client());
         assert!(!taken.put_back());
         assert_eq!(
             cursors

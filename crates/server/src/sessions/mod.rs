@@ -9,3 +9,4 @@ pub mod owner;
 pub mod participant;
 pub mod reaper;
 pub mod session;
+pub mod transaction_tags;

@@ -13,7 +13,7 @@
 //! nobody knows how it ended.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use quarry_database::{Database, Operation, RetryableWrite, SessionHistory, Transaction};
@@ -44,6 +44,22 @@ pub struct OpenTransaction {
     /// As its first command gave it.
     pub read_concern: ReadConcern,
     pub transaction: Arc<Transaction>,
+    /// The number by which those who wait for its locks know it (`transaction_tags`).
+    pub tag: u32,
+    /// How long its commands have run, but for the one that runs since `active_since`.
+    active: Duration,
+    active_since: Option<Instant>,
+}
+
+impl OpenTransaction {
+    /// How long it has been open, and how long of that a command of it ran.
+    pub fn times(&self) -> (Duration, Duration) {
+        let now = Instant::now();
+        let open = now.saturating_duration_since(self.transaction.begun());
+        let running = self.active_since;
+        let running = running.map(|since| now.saturating_duration_since(since));
+        (open, (self.active + running.unwrap_or_default()).min(open))
+    }
 }
 
 #[derive(Default)]
@@ -112,6 +128,15 @@ impl Participant {
         open.as_ref().filter(is_open).cloned()
     }
 
+    /// No command of the transaction runs any more.
+    fn note_idle(&self) {
+        if let Some(open) = &mut *self.open.lock()
+            && let Some(since) = open.active_since.take()
+        {
+            open.active += since.elapsed();
+        }
+    }
+
     /// Whether no command has the session.
     pub fn is_idle(&self) -> bool {
         self.state.try_lock().is_some()
@@ -124,6 +149,15 @@ impl Participant {
         };
         *state = State::default();
         Ok(database.forget_session(&session.0)?)
+    }
+}
+
+impl Drop for CheckedOut<'_> {
+    /// However the command ends.
+    fn drop(&mut self) {
+        if self.arguments.is_of_transaction() {
+            self.participant.note_idle();
+        }
     }
 }
 
@@ -151,6 +185,18 @@ impl CheckedOut<'_> {
             Part::Continue => self.check_in_progress(),
             Part::End => self.check_number(),
         }
+    }
+
+    /// A command that is of a transaction begins, which others see from now on. One that is the first gives the transaction its
+    /// `tag`; returns that.
+    pub fn note_active(&mut self, tag: impl FnOnce() -> u32) -> Option<u32> {
+        let mut open = self.participant.open.lock();
+        let open = open.as_mut()?;
+        if self.arguments.part == Part::Start {
+            open.tag = tag();
+        }
+        open.active_since = Some(Instant::now());
+        Some(open.tag)
     }
 
     /// The transaction that the command works in.
@@ -330,6 +376,9 @@ impl CheckedOut<'_> {
             number,
             read_concern,
             transaction: Arc::clone(&transaction),
+            tag: 0,
+            active: Duration::ZERO,
+            active_since: None,
         });
         self.state.phase = Phase::InProgress(transaction);
         Ok(())

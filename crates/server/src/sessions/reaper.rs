@@ -1,4 +1,5 @@
-//! The thread that ends what nobody uses any more: sessions after 30 minutes, cursors after ten, transactions after
+//! The thread that ends what nobody uses any more: sessions after
+//! `localLogicalSessionTimeoutMinutes`, cursors after ten, transactions after
 //! `transactionLifetimeLimitSeconds`; and that forgets what sessions that have ended had written.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +10,7 @@ use quarry_bson::DateTime;
 
 use crate::dispatch::error::Result;
 use crate::server::Server;
-use crate::sessions::session::{SESSION_TIMEOUT_MINUTES, SessionId};
+use crate::sessions::session::SessionId;
 use crate::threads;
 
 /// How often it looks, at most; a shorter cursor timeout makes it look more often.
@@ -27,7 +28,8 @@ pub fn start(server: &'static Server) -> std::io::Result<()> {
 
 /// False when the server stops.
 fn wait_and_reap(server: &'static Server, behind: &Mutex<Option<[u8; 16]>>) -> bool {
-    let session_timeout = Duration::from_secs(60 * SESSION_TIMEOUT_MINUTES.unsigned_abs() as u64);
+    let minutes = server.parameters.session_timeout_minutes.unsigned_abs();
+    let session_timeout = Duration::from_secs(60 * u64::from(minutes));
     let cursor_ms = server
         .parameters
         .cursor_timeout_ms

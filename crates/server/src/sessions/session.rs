@@ -21,8 +21,6 @@ use crate::dispatch::error::{CommandError, Result};
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::participant::{OpenTransaction, Participant};
 
-/// Minutes that a session lives without being used, as `hello` announces it.
-pub const SESSION_TIMEOUT_MINUTES: i32 = 30;
 /// MongoDB's default bound on sessions.
 const SESSIONS_MAX: usize = if cfg!(test) { 2_000 } else { 1_000_000 };
 const SHARDS: usize = 16;
@@ -134,6 +132,27 @@ impl SessionId {
                 bytes: &self.0,
             }),
         );
+        lsid.finish();
+    }
+}
+
+/// A session with its owner, as operations and lists show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lsid {
+    pub id: SessionId,
+    pub owner: SessionOwner,
+}
+
+impl Lsid {
+    /// Appends `name: {id: UUID, uid: digest}`.
+    pub fn append(&self, name: &str, out: &mut DocumentBuilder<'_>) {
+        let mut lsid = out.document(name);
+        let (subtype, bytes) = (UUID_SUBTYPE, &self.id.0[..]);
+        lsid.append(
+            "id",
+            RawValue::Binary(quarry_bson::RawBinary { subtype, bytes }),
+        );
+        lsid.append("uid", self.owner.as_raw());
         lsid.finish();
     }
 }
@@ -285,6 +304,18 @@ impl Sessions {
         let shard = self.shard(session).lock();
         let owner = shard.get(&session).and_then(|entry| entry.owner.as_deref());
         owner.is_some() && owner != user
+    }
+
+    /// The session as it is shown.
+    pub fn lsid(&self, id: SessionId) -> Lsid {
+        let owner = self.owner(id).unwrap_or(SessionOwner::NOBODY);
+        Lsid { id, owner }
+    }
+
+    /// The transaction that the session has open.
+    pub fn open_transaction(&self, session: SessionId) -> Option<OpenTransaction> {
+        let participant = self.open.lock().get(&session)?.upgrade()?;
+        participant.open_transaction()
     }
 
     /// Whom the session belongs to.

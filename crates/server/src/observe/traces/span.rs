@@ -15,7 +15,8 @@ use quarry_timing::{Breakdown, OperationKind, Phase, Work};
 
 use super::TraceContext;
 use crate::observe::ended::Ended;
-use crate::observe::timing_document::{signed, split_tag};
+use crate::observe::timing_document::{LockHolder, signed};
+use crate::sessions::transaction_tags;
 
 /// An operation on its way to the thread that sends.
 pub struct Finished {
@@ -144,6 +145,24 @@ fn span(trace_id: u128, span_id: u64, name: String, start: u64, end: u64) -> Spa
     }
 }
 
+fn append_lock_holder(waits: &mut Vec<KeyValue>, holder: LockHolder) {
+    match holder {
+        LockHolder::Operation(kind, opid) => {
+            let kind = kind.map_or("internal", OperationKind::name);
+            waits.push(text("quarry.lock_holder.op", kind));
+            waits.push(number("quarry.lock_holder.opid", u64::from(opid)));
+        }
+        LockHolder::Transaction(tag) => {
+            waits.push(text("quarry.lock_holder.op", "transaction"));
+            if let Some((lsid, txn_number)) = transaction_tags::find(tag) {
+                waits.push(text("quarry.lock_holder.lsid", &lsid.id.to_string()));
+                let txn_number = txn_number.unsigned_abs();
+                waits.push(number("quarry.lock_holder.txn_number", txn_number));
+            }
+        }
+    }
+}
+
 /// Whom the operation waited for in this phase.
 fn waits(phase: Phase, breakdown: &Breakdown) -> Vec<KeyValue> {
     let named = |work: Work| Some(breakdown.work(work)).filter(|number| *number > 0);
@@ -151,10 +170,7 @@ fn waits(phase: Phase, breakdown: &Breakdown) -> Vec<KeyValue> {
     match phase {
         Phase::LockWait => {
             if let Some(holder) = named(Work::LockHolder) {
-                let (kind, opid) = split_tag(holder);
-                let kind = kind.map_or("internal", OperationKind::name);
-                waits.push(text("quarry.lock_holder.op", kind));
-                waits.push(number("quarry.lock_holder.opid", u64::from(opid)));
+                append_lock_holder(&mut waits, LockHolder::of(holder));
             }
         }
         Phase::CommitWait | Phase::JournalAppend => {

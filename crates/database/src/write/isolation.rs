@@ -1,11 +1,9 @@
 //! Tests: isolation proved by histories. Clients append to lists and read them, in transactions and by themselves; what
-//! each of them did and saw is a history, and `checker` looks for what snapshot isolation rules out. Some read at one cluster
-//! time outside of transactions.
+//! each of them did and saw is a history, and the crate `isolation` looks for what snapshot isolation rules out. Some read at
+//! one cluster time outside of transactions.
 //!
 //! Clients take turns by a seed, which makes a failure come again, or run on threads of their own. Mutants (`locks::mutant`)
 //! make the database skip what isolation needs; the checker must find each of them out.
-
-mod checker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quarry_bson::{RawDocument, RawValue, Value, doc};
+use quarry_isolation::{Action, History, Outcome, Recorded, check};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
@@ -22,7 +21,6 @@ use crate::error::Result;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::mutant::Mutant;
 use crate::operation::Operation;
-use checker::{Action, History, Recorded, check};
 
 const KEYS: i32 = 3;
 const CLIENTS: u64 = 4;
@@ -106,8 +104,8 @@ impl World {
     fn history(&self, clients: Vec<Client>) -> History {
         self.database.write_locks().set_mutant(Mutant::None);
         let scope = Scope::from(&self.database);
-        let lists: BTreeMap<i32, Vec<i64>> = (0..KEYS)
-            .map(|key| (key, self.read(scope, key).unwrap()))
+        let lists: BTreeMap<String, Vec<i64>> = (0..KEYS)
+            .map(|key| (key.to_string(), self.read(scope, key).unwrap()))
             .collect();
         let done = clients.into_iter().flat_map(Client::finish).collect();
         History { done, lists }
@@ -192,7 +190,9 @@ impl Client {
             let scope = Scope::at_snapshot(&world.database, pinned);
             for key in 0..KEYS {
                 let list = world.read(scope, key).unwrap();
-                self.current.actions.push(Action::Read(key, list));
+                self.current
+                    .actions
+                    .push(Action::Read(key.to_string(), list));
             }
         }
         self.end(world, is_pinned);
@@ -203,13 +203,13 @@ impl Client {
         let key = i32::try_from(self.below(KEYS as u64)).unwrap();
         let (action, done) = if self.below(2) == 0 {
             match world.read(scope, key) {
-                Ok(list) => (Action::Read(key, list), true),
+                Ok(list) => (Action::Read(key.to_string(), list), true),
                 Err(_) => return false,
             }
         } else {
             self.next += 1;
             let done = world.append(scope, key, self.next).is_ok();
-            (Action::Append(key, self.next), done)
+            (Action::Append(key.to_string(), self.next), done)
         };
         self.current.actions.push(action);
         done
@@ -220,7 +220,10 @@ impl Client {
             transaction.end();
         }
         let mut ended = std::mem::take(&mut self.current);
-        (ended.ended, ended.is_committed) = (world.tick(), is_committed);
+        ended.ended = world.tick();
+        if is_committed {
+            ended.outcome = Outcome::Committed;
+        }
         self.history.push(ended);
     }
 
@@ -271,12 +274,12 @@ fn histories_of_clients_that_take_turns_are_isolated() {
     let (mut committed, mut refused) = (0, 0);
     for seed in 1..=10 {
         let history = in_turns(Mutant::None, seed);
-        committed += history.done.iter().filter(|done| done.is_committed).count();
-        refused += history
-            .done
-            .iter()
-            .filter(|done| !done.is_committed)
+        let outcomes = history.done.iter().map(|done| done.outcome);
+        let are_committed = outcomes
+            .filter(|&outcome| outcome == Outcome::Committed)
             .count();
+        committed += are_committed;
+        refused += history.done.len() - are_committed;
         assert_eq!(check(&history), Vec::<String>::new(), "seed {seed}");
     }
     // Else the histories say little.
