@@ -7,7 +7,7 @@ use std::time::Duration;
 use quarry_bson::{DateTime, Document, DocumentBuilder};
 
 use crate::dispatch::transaction_arguments::TransactionArguments;
-use crate::net::connections::Running;
+use crate::net::connections::CurrentOperation;
 use crate::server::Server;
 use crate::sessions::participant::OpenTransaction;
 
@@ -30,7 +30,7 @@ pub fn idle(server: &Server) -> Vec<Document> {
 }
 
 /// Appends the transaction that a running operation is part of; of a retryable write its number alone, as MongoDB does.
-pub fn append_of_running(server: &Server, running: &Running, entry: &mut DocumentBuilder<'_>) {
+pub fn append_of_running(server: &Server, running: &CurrentOperation, entry: &mut DocumentBuilder<'_>) {
     let (Some(session), Some(arguments)) = (running.session, running.transaction) else {
         return;
     };

@@ -5,7 +5,7 @@ use quarry_database::PlanSummary;
 use quarry_timing::Breakdown;
 
 use crate::dispatch::call::{Call, Outcome};
-use crate::net::connections::{Connection, Running};
+use crate::net::connections::{Connection, CurrentOperation};
 use crate::observe::query_shape;
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::session::Lsid;
@@ -55,7 +55,7 @@ impl<'a> Ended<'a> {
     pub fn session(&self) -> Option<(Lsid, Option<i64>)> {
         // Else the connection still has what it noted of the operation before.
         self.outcome.operation.as_ref()?;
-        let noted = |running: &Running| (running.session, running.transaction);
+        let noted = |running: &CurrentOperation| (running.session, running.transaction);
         let (session, transaction) = self.connection.with_running(noted);
         let login = self.connection.login.lock();
         let owner = login.name().map(SessionOwner::of);
