@@ -1,6 +1,6 @@
-//! Runs the scripts in `tests/scripts/{matching,validating,updating,projecting,sorting,collating}.txt`: a request on one line, documents on the next,
-//! and behind each `=>` what comes of it. `UPDATE=1 cargo test -p quarry-query --test language_scripts` writes
-//! the results anew.
+//! Runs the scripts in `tests/scripts/`: a request on one line, documents on the next, and behind each `=>` what comes
+//! of it. `cargo test -p quarry-query --test language_scripts -- --nocapture` counts the cases, and with `UPDATE=1`
+//! writes the results anew.
 //!
 //! ```text
 //! match FILTER                 each document: yes or no, with the position that `$` would mean
@@ -32,38 +32,12 @@ use script::Language;
 /// 2024-01-02T03:04:05.678Z.
 const NOW_MS: i64 = 1_704_164_645_678;
 
-#[test]
-fn matching() {
-    run("matching");
-}
+/// The scripts have no fewer cases than this.
+const CASES_MIN: usize = 3000;
 
 #[test]
-fn validating() {
-    run("validating");
-}
-
-#[test]
-fn updating() {
-    run("updating");
-}
-
-#[test]
-fn projecting() {
-    run("projecting");
-}
-
-#[test]
-fn sorting() {
-    run("sorting");
-}
-
-#[test]
-fn collating() {
-    run("collating");
-}
-
-fn run(name: &str) {
-    script::run(&format!("scripts/{name}.txt"), &mut Requests::default());
+fn scripts() {
+    script::run_all("scripts", CASES_MIN, Requests::default);
 }
 
 /// The request that was read last, unless it was refused, and the context of those that follow.

@@ -1,5 +1,6 @@
 //! Runs the scripts in `tests/pipeline_scripts/`: a request on one line, input on the next, and behind each `=>`
-//! what comes of it. `UPDATE=1 cargo test -p quarry-query --test pipeline_scripts` writes the results anew.
+//! what comes of it. `cargo test -p quarry-query --test pipeline_scripts -- --nocapture` counts the cases, and with
+//! `UPDATE=1` writes the results anew.
 //!
 //! ```text
 //! eval EXPRESSION     each document: the expression's value, with its types; nothing at all is MISSING
@@ -27,43 +28,16 @@ use script::Language;
 /// 2024-01-02T03:04:05.678Z.
 const NOW_MS: i64 = 1_704_164_645_678;
 
-#[test]
-fn expressions() {
-    run("expressions");
-}
+/// The scripts have no fewer cases than this.
+const CASES_MIN: usize = 3600;
 
 #[test]
-fn more_expressions() {
-    run("more_expressions");
-}
-
-#[test]
-fn dates() {
-    run("dates");
-}
-
-#[test]
-fn stages() {
-    run("stages");
-}
-
-#[test]
-fn windows() {
-    run("windows");
-}
-
-#[test]
-fn collating() {
-    run("collating");
-}
-
-fn run(name: &str) {
-    let mut requests = Requests {
+fn scripts() {
+    script::run_all("pipeline_scripts", CASES_MIN, || Requests {
         request: None,
         foreign: OtherCollections::default(),
         context: ExpressionContext::at(NOW_MS),
-    };
-    script::run(&format!("pipeline_scripts/{name}.txt"), &mut requests);
+    });
 }
 
 enum Request {

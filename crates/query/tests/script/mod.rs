@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A script's requests, and how they are answered.
 pub trait Language {
@@ -17,30 +17,57 @@ pub trait Language {
     fn answer(&mut self, input: &str) -> String;
 }
 
-/// Runs the script in a file below `tests`.
-pub fn run(file: &str, language: &mut dyn Language) {
+/// Runs all scripts in a folder below `tests`, each with a language of its own, and holds them to a number of cases. A
+/// case is an input or a request that is answered; the numbers are printed (`-- --nocapture` shows them).
+pub fn run_all<L: Language>(folder: &str, cases_min: usize, language: impl Fn() -> L) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
-        .join(file);
-    let before = fs::read_to_string(&path).unwrap();
+        .join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let mut cases = 0;
+    let mut differing = String::new();
+    for file in &files {
+        let name = file.file_name().unwrap().to_string_lossy();
+        let (of_file, differences) = run_file(file, &mut language());
+        println!("{of_file:6} {folder}/{name}");
+        cases += of_file;
+        if !differences.is_empty() {
+            writeln!(differing, "{folder}/{name}\n{differences}").unwrap();
+        }
+    }
+    println!("{cases:6} cases in {} scripts of {folder}", files.len());
+    assert!(differing.is_empty(), "{differing}");
+    assert!(cases >= cases_min, "{cases} cases, fewer than {cases_min}");
+}
+
+/// How many cases a script has, and those whose answer is another one than stands there.
+fn run_file(path: &Path, language: &mut dyn Language) -> (usize, String) {
+    let before = fs::read_to_string(path).unwrap();
     let after = replay(&before, language);
+    let cases = after.lines().filter(|line| is_case(line)).count();
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(&path, after).unwrap();
-        return;
+        fs::write(path, after).unwrap();
+        return (cases, String::new());
     }
     let pairs = before.lines().zip(after.lines()).enumerate();
-    let differing: Vec<String> = pairs
+    let mut differing: Vec<String> = pairs
         .filter(|(_, (before, after))| before != after)
         .map(|(number, (before, after))| {
             format!("line {}\n  wanted {before}\n  got    {after}", number + 1)
         })
         .collect();
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
-    assert_eq!(
-        before.lines().count(),
-        after.lines().count(),
-        "errors came or went"
-    );
+    if before.lines().count() != after.lines().count() {
+        differing.push("errors came or went".to_owned());
+    }
+    (cases, differing.join("\n"))
+}
+
+fn is_case(line: &str) -> bool {
+    !line.starts_with('#') && (line.starts_with("=> ") || line.contains(" => "))
 }
 
 /// The script with its results made anew.
