@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod text;
+mod trigonometry;
 
 use std::io::Write;
 

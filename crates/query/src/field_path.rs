@@ -136,7 +136,7 @@ pub fn check_name(name: &str) -> Result<()> {
             "FieldPath field names may not be empty strings.",
         ));
     }
-    if name.starts_with('$') {
+    if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
         let text =
             "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
         return Err(Error::location(16410, text));

@@ -9,6 +9,7 @@
 //! plan             each of these: the stages of the plan, the outermost first, with the indexes that are read
 //! count            each {filter, skip, limit, hint, collation}: how many documents
 //! distinct         each {key, filter, hint, collation}: the values
+//! write            each {filter, update or delete, multi, upsert, sort, arrayFilters, c}: what was done, and what is there
 //! modify           each {filter, update or remove, sort, fields, new, upsert, arrayFilters}: the document, and what is there
 //! ```
 //! Text is read as in the scripts of the language. A find without a hint is asked of the whole collection, too, and must
@@ -66,6 +67,7 @@ impl Language for Requests {
             "plan" => self.plan(asked),
             "count" => self.count(asked),
             "distinct" => self.distinct(asked),
+            "write" => self.write(asked),
             "modify" => self.modify(asked),
             other => panic!("unknown request {other}"),
         };
@@ -115,8 +117,12 @@ impl Requests {
         let context = context_of(asked)?;
         let request = find_request(&self.namespace, asked, &context);
         let found = self.found(request)?;
-        let has_bounds = asked.get("min").is_some() || asked.get("max").is_some();
-        if request.hint.is_none() && !has_bounds && request.limit.is_none() && request.skip == 0 {
+        let is_whole = request.limit.is_none() && request.skip == 0;
+        let is_natural = request
+            .sort
+            .is_some_and(|sort| sort.get("$natural").is_some());
+        let is_plain = request.hint.is_none() && request.key_options.is_none() && !is_natural;
+        if is_plain && is_whole {
             let natural = document("{\"$natural\": 1}");
             let hint = Some(RawValue::Document(natural.as_raw()));
             let mut scanned = self.found(FindRequest { hint, ..request })?;
@@ -182,6 +188,51 @@ impl Requests {
         let values = exec::distinct((&self.database).into(), &self.operation, request)?;
         let values: Vec<String> = values.iter().map(|v| v.as_raw().to_string()).collect();
         Ok(format!("[{}]", values.join(", ")))
+    }
+
+    fn write(&self, asked: RawDocument<'_>) -> Result<String> {
+        let context = context_of(asked)?;
+        let (database, operation, level) = (&self.database, &self.operation, Level::Written);
+        let is_multi = asked.get_bool("multi") == Some(true);
+        let done = match asked.get("update") {
+            None => {
+                let request = DeleteRequest {
+                    namespace: &self.namespace,
+                    context: Some(&context),
+                    collation: None,
+                    filter: filter_of(asked),
+                    is_multi,
+                    hint: asked.get("hint"),
+                };
+                let deleted = exec::delete(database.into(), operation, request, level)?;
+                format!("deleted {deleted}")
+            }
+            Some(update) => {
+                let request = UpdateRequest {
+                    namespace: &self.namespace,
+                    context: Some(&context),
+                    collation: None,
+                    filter: filter_of(asked),
+                    update,
+                    is_upsert: asked.get_bool("upsert") == Some(true),
+                    is_multi,
+                    hint: asked.get("hint"),
+                    sort: asked.get_document("sort"),
+                    array_filters: asked.get_array("arrayFilters"),
+                    constants: asked.get_document("c"),
+                    keeps_empty_timestamps: false,
+                };
+                let outcome = exec::update(database.into(), operation, request, level)?;
+                let upserted = outcome
+                    .upserted
+                    .map(|id| format!(", upserted {}", id.as_raw()));
+                let upserted = upserted.unwrap_or_default();
+                let (matched, modified) = (outcome.matched, outcome.modified);
+                format!("matched {matched}, modified {modified}{upserted}")
+            }
+        };
+        let all = self.found(FindRequest::new(&self.namespace))?;
+        Ok(format!("{done} of [{}]", all.join(", ")))
     }
 
     fn modify(&self, asked: RawDocument<'_>) -> Result<String> {

@@ -37,7 +37,11 @@ pub fn distinct(
     let mut held = None;
     let context = context_over(context, collection, &mut held);
     let parsed = Parsed::parse(request.filter, None, None, context)?;
-    let path = FieldPath::parse(request.key)?;
+    if request.key.contains('\0') {
+        let text = "Key field cannot contain an embedded null byte";
+        return Err(crate::Error::location(31032, text));
+    }
+    let path = FieldPath::parse_strictly(request.key)?;
     let Some(snapshot) = snapshot else {
         return Ok(Vec::new());
     };

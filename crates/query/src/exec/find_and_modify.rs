@@ -84,7 +84,7 @@ fn find_and_modify_in(
         Ok(Document::from_bytes_any_text(bytes)?)
     };
     // An upsert that loses its `_id` to another writer starts over, and then finds that writer's document.
-    for _ in 0..UPSERT_ATTEMPTS_MAX {
+    for attempt in 0..UPSERT_ATTEMPTS_MAX {
         let mut outcome = FindAndModifyOutcome::default();
         let mut totals = target.modify_one(&mut |document, details, out| {
             let change = match &update {
@@ -126,7 +126,7 @@ fn find_and_modify_in(
             value: returned.transpose()?,
         };
         recorded::note_found(operation, &upserted);
-        if insert_upserted(&target, &document, level)? {
+        if insert_upserted(&target, &document, level, attempt)? {
             return Ok(Outcome::Done(upserted));
         }
     }

@@ -75,7 +75,7 @@ fn update_in(
     }
     check_multi(&request, &update)?;
     let mut apply = applying(&update);
-    for _ in 0..UPSERT_ATTEMPTS_MAX {
+    for attempt in 0..UPSERT_ATTEMPTS_MAX {
         recorded::note(operation, StatementKind::Update);
         let mut totals = if request.is_multi {
             target.modify_all(Effect::Update(&update), &mut apply)?
@@ -96,7 +96,7 @@ fn update_in(
         let document = update.upsert_document(&target.parsed()?.matcher, DateTime::now().0)?;
         let upserted = id_of(&document);
         recorded::note_upsert(operation, upserted.as_ref());
-        if insert_upserted(&target, &document, level)? {
+        if insert_upserted(&target, &document, level, attempt)? {
             return Ok(Outcome::Done(UpdateOutcome {
                 upserted,
                 ..UpdateOutcome::default()
@@ -146,11 +146,14 @@ fn described<'p>(step: &PathStep<'p>) -> DescribedStep<'p> {
     }
 }
 
-/// Inserts what an upsert's filter and update make; false if another has inserted it meanwhile.
+/// Inserts what an upsert's filter and update make; false if another has inserted it meanwhile, so that the filter shall be
+/// asked again. A filter that asks for more than the key that is taken may well not find the document that has it: it is asked
+/// again once, after the first attempt, and then the key is a duplicate.
 pub(super) fn insert_upserted(
     target: &Target<'_>,
     document: &Document,
     level: Level,
+    attempt: u32,
 ) -> Result<bool> {
     let mut inserted = target.scope.insert_piece(
         target.operation,
@@ -168,12 +171,16 @@ pub(super) fn insert_upserted(
             totals.settle(target.scope, level)?;
             Ok(true)
         }
-        Some((_, Error::DuplicateKey(key)))
-            if is_own(&key, &target.parsed()?.matcher, document) =>
-        {
-            Ok(false)
+        Some((_, error)) => {
+            let matcher = &target.parsed()?.matcher;
+            let is_lost = matches!(&error, Error::DuplicateKey(key)
+                if is_own(key, matcher, document)
+                    && (attempt == 0 || asks_no_more(key, matcher)));
+            match is_lost {
+                true => Ok(false),
+                false => Err(error.into()),
+            }
         }
-        Some((_, error)) => Err(error.into()),
     }
 }
 
@@ -189,6 +196,15 @@ fn is_own(key: &DuplicateKey, matcher: &Matcher, document: &Document) -> bool {
         asked
             .is_some_and(|asked| document.as_raw().get_path(path) == Some(asked) && is_alike(asked))
     })
+}
+
+/// Whether the filter has as many conditions as the key has fields.
+fn asks_no_more(key: &DuplicateKey, matcher: &Matcher) -> bool {
+    let conditions = match matcher.root() {
+        MatchExpression::And(children) => children.len(),
+        _ => 1,
+    };
+    conditions == key.key_pattern.len()
 }
 
 fn equality<'m>(expression: &'m MatchExpression, path: &str) -> Option<RawValue<'m>> {

@@ -117,19 +117,34 @@ fn double<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
     match value {
         RawValue::Boolean(truth) => Ok(Evaluated::from(f64::from(u8::from(truth)))),
         RawValue::DateTime(ms) => Ok(Evaluated::from(ms as f64)),
-        RawValue::String(text) => text
-            .as_str()?
-            .parse()
-            .map(|d: f64| Evaluated::from(d))
-            .map_err(|_| unparsed(&text.to_string_lossy(), "number")),
-        RawValue::Decimal128(d) if d.is_finite() && d.to_f64().is_infinite() => {
-            Err(out_of_range(value))
-        }
+        RawValue::String(text) => double_of_text(text.as_str()?).map(Evaluated::from),
+        RawValue::Decimal128(d) if d.is_finite() && !fits_double(d) => Err(out_of_range(value)),
         other => {
             let number = Number::from_raw(other).ok_or_else(|| unsupported(other, "double"))?;
             Ok(Evaluated::from(number.to_f64()))
         }
     }
+}
+
+/// Whether a finite number is neither too large for a Double nor so small that a Double loses digits that it has elsewhere.
+fn fits_double(decimal: Decimal128) -> bool {
+    let double = decimal.to_f64();
+    double.is_normal() || (double == 0.0 && decimal.is_zero())
+}
+
+/// The Double that a text writes. A text with digits says a number that fits, or it is refused.
+fn double_of_text(text: &str) -> Result<f64> {
+    let double: f64 = text.parse().map_err(|_| unparsed(text, "number"))?;
+    match has_value(text) && !double.is_normal() {
+        true => Err(unparsed(text, "number")),
+        false => Ok(double),
+    }
+}
+
+/// Whether a text of a number writes one other than zero in digits, and is no name such as `Infinity`.
+fn has_value(text: &str) -> bool {
+    let (mantissa, _) = text.split_once(['e', 'E']).unwrap_or((text, ""));
+    mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'))
 }
 
 pub(super) fn to_decimal<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
@@ -140,13 +155,21 @@ fn decimal<'a>(value: RawValue<'_>) -> Result<Evaluated<'a>> {
     let decimal = match value {
         RawValue::Boolean(truth) => Decimal128::from_i64(i64::from(truth)),
         RawValue::DateTime(ms) => Decimal128::from_i64(ms),
-        RawValue::String(text) => Decimal128::parse_rounded(text.as_str()?)
-            .map_err(|_| unparsed(&text.to_string_lossy(), "number"))?,
+        RawValue::String(text) => decimal_of_text(text.as_str()?)?,
         other => Number::from_raw(other)
             .ok_or_else(|| unsupported(other, "decimal"))?
             .to_decimal(),
     };
     Ok(Number::Decimal(decimal).into())
+}
+
+/// The Decimal128 that a text writes, rounded to its digits. A text with digits says a number that fits, or it is refused.
+fn decimal_of_text(text: &str) -> Result<Decimal128> {
+    let decimal = Decimal128::parse_rounded(text).map_err(|_| unparsed(text, "number"))?;
+    match has_value(text) && (!decimal.is_finite() || decimal.is_zero()) {
+        true => Err(unparsed(text, "number")),
+        false => Ok(decimal),
+    }
 }
 
 /// Zero and false are false, everything else that is not nullish is true.

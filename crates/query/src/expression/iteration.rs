@@ -24,12 +24,9 @@ pub(super) fn parse_let(
     )?;
     let vars = need(vars, 16876, "Missing 'vars' parameter to $let")?;
     let body = need(body, 16877, "Missing 'in' parameter to $let")?;
-    let vars: RawDocument<'_> = vars.as_document().ok_or_else(|| {
-        Error::type_mismatch(format!(
-            "invalid parameter: expected an object (vars), found {}",
-            type_name(vars)
-        ))
-    })?;
+    let vars: RawDocument<'_> = vars
+        .as_document()
+        .ok_or_else(|| Error::location(10065, "invalid parameter: expected an object (vars)"))?;
     let (mut arguments, mut names, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for element in vars {
         let name = element.name().as_str()?;

@@ -193,8 +193,9 @@ pub(super) fn array_to_object<'a>(
             (other, first) => return Err(mixed_pairs(first, other)),
         };
         if key.as_bytes().contains(&0) {
+            let is_pair = matches!(item, RawValue::Array(_));
             return Err(Error::location(
-                4_940_400,
+                if is_pair { 4_940_400 } else { 4_940_401 },
                 "Key field cannot contain an embedded null byte",
             ));
         }

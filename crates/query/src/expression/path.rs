@@ -16,6 +16,9 @@ use crate::memory::{self, Counted};
 /// of a few bytes, which names it again and again, does not multiply it.
 const COPIED_BYTES_MAX: usize = 64;
 
+/// The variable that only a cluster's servers have, and that this one has not.
+const CLUSTER_TIME: &str = "CLUSTER_TIME";
+
 /// A field path, from a document or from a variable.
 #[derive(Debug, Clone)]
 pub struct Path {
@@ -50,6 +53,10 @@ impl Path {
                 .split_once('.')
                 .map_or((rest, None), |(name, fields)| (name, Some(fields)));
             check_readable(name)?;
+            if fields == Some("") {
+                let text = "FieldPath must not end with a '.'.";
+                return Err(Error::location(40353, text));
+            }
             let fields = fields.map(FieldPath::parse_strictly).transpose()?;
             let context = variables.context;
             let base = match (variables.slot(name), name) {
@@ -64,6 +71,10 @@ impl Path {
                     Some(Bound::Value(value)) => return constant(value, fields),
                     Some(Bound::Missing) => Base::Remove,
                     Some(Bound::Unknown) => Base::Unknown,
+                    None if name == CLUSTER_TIME => {
+                        let text = "Builtin variable '$$CLUSTER_TIME' is not available";
+                        return Err(Error::location(51144, text));
+                    }
                     None => {
                         let text = format!("Use of undefined variable: {name}");
                         return Err(Error::location(17276, text));

@@ -17,9 +17,13 @@ pub(super) fn parse(
     match operand {
         RawValue::Document(empty) if empty.is_empty() => {}
         RawValue::Array(empty) if empty.is_empty() => {}
-        _ => {
+        RawValue::Document(_) | RawValue::Array(_) => {
             let text = "$rand does not currently accept arguments";
             return Err(Error::location(3_040_501, text));
+        }
+        _ => {
+            let text = "invalid parameter: expected an object ($rand)";
+            return Err(Error::location(10065, text));
         }
     }
     Ok(Expression::call(operator, Vec::new(), Vec::new()))

@@ -9,13 +9,15 @@
 use quarry_bson::{RawArray, RawDocument, RawElement, RawValue};
 
 use super::comparison::compares;
-use super::expression::{ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate};
+use super::expression::{
+    CompareOp, ExprPredicate, FieldPredicate, MatchExpression, Matcher, Predicate,
+};
 use super::in_list::keep_failure;
 use super::slots::Slots;
 use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::Context;
-use crate::field_path::PathPart;
+use crate::field_path::{FieldPath, PathPart};
 use crate::interrupts::{self, units_collated, units_of, units_of_search};
 
 /// The details of a match beyond its yes.
@@ -59,6 +61,29 @@ impl<'a> Fields<'_, 'a> {
     }
 }
 
+/// Whether the alternatives of an `$or` are one, or could be written as one `$in`.
+fn is_like_in(alternatives: &[MatchExpression]) -> bool {
+    let mut paths = alternatives.iter().map(path_of_value);
+    let first = paths.next().flatten();
+    alternatives.len() == 1 || (first.is_some() && paths.all(|path| path == first))
+}
+
+/// The path that has a value or matches a regular expression, if the filter asks for just that.
+fn path_of_value(filter: &MatchExpression) -> Option<&FieldPath> {
+    let MatchExpression::Field(field) = filter else {
+        return None;
+    };
+    let is_value = matches!(
+        field.predicate,
+        Predicate::Regex(_)
+            | Predicate::Compare {
+                op: CompareOp::Eq,
+                ..
+            }
+    );
+    is_value.then_some(&field.path)
+}
+
 impl<'c> Walk<'c> {
     pub fn new(collation: &'c Collation) -> Walk<'c> {
         Walk {
@@ -77,9 +102,17 @@ impl<'c> Walk<'c> {
             MatchExpression::And(children) => children
                 .iter()
                 .all(|child| !self.is_over() && self.matches(child, fields)),
-            MatchExpression::Or(children) => children
-                .iter()
-                .any(|child| self.is_over() || self.attempt(|walk| walk.matches(child, fields))),
+            MatchExpression::Or(children) => {
+                let before = self.details;
+                let matched = children.iter().any(|child| {
+                    self.is_over() || self.attempt(|walk| walk.matches(child, fields))
+                });
+                // As in MongoDB, alternatives tell no position, unless all of them ask for values of one path.
+                if self.details.array_index != before.array_index && !is_like_in(children) {
+                    self.details = before;
+                }
+                matched
+            }
             MatchExpression::Nor(children) => self.without_position(|walk| {
                 !children
                     .iter()

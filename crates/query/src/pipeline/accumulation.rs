@@ -58,7 +58,9 @@ impl Accumulation {
             }));
         }
         if let Some(kind) = accumulators::find_pick(operator) {
-            let (pick, operand) = kind.parse(value, specification.context.collation(), constant)?;
+            let collation = specification.context.collation();
+            let (pick, operand) =
+                kind.parse(value, collation, |n| specification.expression(n)?.folded())?;
             return Ok(Some(Accumulation {
                 accumulator: Parsed::Pick(Arc::new(pick)),
                 operand: specification.expression(operand.as_raw())?,

@@ -348,10 +348,9 @@ impl RunningStage for Filling {
                 .collect(),
             memory: BoundedMemory::default(),
         };
-        bucket
-            .columns
-            .iter_mut()
-            .for_each(|column| column.begin_group());
+        for column in &mut bucket.columns {
+            column.begin_group(RawValue::Null)?;
+        }
         bucket.add(stage, &first)?;
         let mut low = value_of(&first)?;
         let mut high = low.clone();

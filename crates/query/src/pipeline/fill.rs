@@ -118,6 +118,13 @@ fn read(specification: Specification<'_>) -> Result<Options<'_>> {
         };
         match option.name().as_bytes() {
             b"partitionBy" => {
+                if !matches!(value, RawValue::String(_) | RawValue::Document(_)) {
+                    let text = format!(
+                        "BSON field '$fill.partitionBy' is the wrong type '{}', expected types '[string, object]'",
+                        type_name(value)
+                    );
+                    return Err(Error::type_mismatch(text));
+                }
                 partitions += 1;
                 options.partition = Some(value.to_value());
             }

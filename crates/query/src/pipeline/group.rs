@@ -167,12 +167,15 @@ impl Group {
 impl Field {
     fn parse(element: RawElement<'_>, specification: Specification<'_>) -> Result<Field> {
         let name = element.name().as_str()?;
-        let RawValue::Document(accumulator) = element.value() else {
+        let accumulator = element.value().as_document();
+        let accumulator = accumulator.unwrap_or(RawDocument::EMPTY);
+        let first = accumulator.first();
+        if !first.is_some_and(|first| first.name().as_bytes().starts_with(b"$")) {
             return Err(Error::location(
                 40234,
                 format!("The field '{name}' must be an accumulator object"),
             ));
-        };
+        }
         if name.contains('.') {
             return Err(Error::location(
                 40235,
@@ -195,15 +198,9 @@ impl Field {
         let operator = member.name().to_string_lossy();
         let parsed = Accumulation::parse(&operator, member.value(), specification)?;
         let Some(accumulation) = parsed else {
-            if operator.starts_with('$') {
-                return Err(Error::location(
-                    15952,
-                    format!("unknown group operator '{operator}'"),
-                ));
-            }
             return Err(Error::location(
-                40234,
-                format!("The field '{name}' must be an accumulator object"),
+                15952,
+                format!("unknown group operator '{operator}'"),
             ));
         };
         Ok(Field {
@@ -285,7 +282,9 @@ impl Filling<'_> {
         let (group, grown) = self.keys.insert(key)?;
         if grown > 0 {
             let columns = self.columns.iter_mut();
-            columns.for_each(|column| column.begin_group());
+            for column in columns {
+                column.begin_group(key)?;
+            }
             self.memory.grow(grown + self.stage.accumulators_bytes())?;
         }
         Ok(group)
@@ -364,7 +363,9 @@ impl Group {
             return Ok(false);
         };
         let (mut columns, mut memory) = (self.start_columns(), Charge::default());
-        columns.iter_mut().for_each(|column| column.begin_group());
+        for column in &mut columns {
+            column.begin_group(group_overflow::group_key(&first)?)?;
+        }
         group_overflow::add(&first, 0, &mut columns, &mut memory)?;
         while let Some(row) = rows.next_like(&first)? {
             group_overflow::add(&row, 0, &mut columns, &mut memory)?;

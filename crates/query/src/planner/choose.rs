@@ -207,6 +207,17 @@ fn sole_index(root: &dyn PlanNode) -> Option<Ident> {
 fn natural(collection: &Collection, wanted: &Wanted<'_>) -> Result<Option<Solution>> {
     let of_sort = wanted.sort.and_then(SortPattern::natural);
     if let Some(direction) = of_sort {
+        match natural_hint(wanted.hint)? {
+            Some(hinted) if hinted != direction => {
+                let text = "$natural hint must be in the same direction as $natural sort order";
+                return Err(Error::bad_value(text));
+            }
+            None if wanted.hint.is_some() => {
+                let text = "index hint not allowed with $natural sort order";
+                return Err(Error::bad_value(text));
+            }
+            _ => {}
+        }
         return whole(collection, direction, true, wanted).map(Some);
     }
     match natural_hint(wanted.hint)? {

@@ -73,6 +73,7 @@ impl Parser<'_> {
             format!("{prefix}.{name}")
         };
         if let Some(array) = dotted.strip_suffix(".$") {
+            check_positional(element.value())?;
             return self.matched(array, &dotted, element.value());
         }
         let path = parse_path(&dotted)?;
@@ -188,7 +189,7 @@ impl Parser<'_> {
             self.computed(path, element)
         };
         parsed.map_err(|error| {
-            if error.code() == 31310 {
+            if matches!(error.code(), 31252 | 31310) {
                 return error;
             }
             let text = format!(
@@ -257,6 +258,10 @@ impl Parser<'_> {
 
     fn computed(&mut self, path: FieldPath, element: RawElement<'_>) -> Result<()> {
         if self.mode == Some(Mode::Keep) {
+            if element.value().as_document().is_some() {
+                let text = "Cannot use expression other than $meta in exclusion projection";
+                return Err(Error::location(31252, text));
+            }
             let text = format!(
                 "Cannot use an expression {}: {} in an exclusion projection",
                 path.as_str(),
@@ -308,6 +313,22 @@ impl Parser<'_> {
 
 fn positional_with_elem_match() -> Error {
     Error::location(31255, "Cannot specify positional operator and $elemMatch.")
+}
+
+/// Refuses what cannot stand behind a path that ends in `$`: it says whether the element is included, and nothing else.
+fn check_positional(value: RawValue<'_>) -> Result<()> {
+    match value {
+        RawValue::Document(_) => Err(Error::location(
+            31271,
+            "positional projection cannot be used with an expression or sub object",
+        )),
+        RawValue::Boolean(_) => Ok(()),
+        number if number.is_number() => Ok(()),
+        _ => Err(Error::location(
+            31308,
+            "positional projection cannot be used with a literal",
+        )),
+    }
 }
 
 fn parse_path(dotted: &str) -> Result<FieldPath> {

@@ -31,7 +31,10 @@ impl Zone {
         if let Some(offset) = parse_offset(name) {
             return Ok(Zone::Fixed(offset));
         }
-        ZONES.get(name).map(Zone::Named).map_err(|_| {
+        // The database finds a name however its letters are written.
+        let found = ZONES.get(name).ok();
+        let found = found.filter(|zone| zone.iana_name() == Some(name));
+        found.map(Zone::Named).ok_or_else(|| {
             let text = format!("unrecognized time zone identifier: \"{name}\"");
             Error::location(40485, text)
         })

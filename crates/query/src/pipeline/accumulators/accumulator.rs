@@ -35,8 +35,8 @@ pub struct AccumulatorKind {
 
 /// One accumulator for each group, in the order in which the groups came: a group more is no allocation of its own.
 pub trait Column: Send {
-    /// Begins the next group.
-    fn begin_group(&mut self);
+    /// Begins the next group, which has this key.
+    fn begin_group(&mut self, key: RawValue<'_>) -> Result<()>;
 
     /// Has the accumulator of a group take a value; answers by how many bytes it grew.
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize>;
@@ -69,12 +69,13 @@ impl<A> Accumulators<A> {
 }
 
 impl<A: Accumulator> Column for Accumulators<A> {
-    fn begin_group(&mut self) {
+    fn begin_group(&mut self, _: RawValue<'_>) -> Result<()> {
         let mut accumulator = A::default();
         if !self.collation.is_simple() {
             accumulator.collate(&self.collation);
         }
         self.groups.push(accumulator);
+        Ok(())
     }
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {

@@ -12,8 +12,7 @@ use quarry_keystring::{Direction, TypeBits};
 
 use super::accumulator::Column;
 use crate::error::{Error, Result};
-use crate::error_code::ErrorCode;
-use crate::expression::bounds;
+use crate::expression::{Context, Expression, bounds};
 use crate::interrupts;
 use crate::sort::SortPattern;
 use crate::{Collation, encode_collated};
@@ -66,20 +65,28 @@ static PICKS: &[PickKind] = &[
 #[derive(Debug)]
 pub struct Pick {
     kind: &'static PickKind,
-    wanted: usize,
+    wanted: Count,
     pattern: Option<SortPattern>,
     collation: Collation,
+}
+
+/// How many values a group wants.
+#[derive(Debug)]
+enum Count {
+    Constant(usize),
+    /// So many as an expression says of the group's key, whose fields it reads where that is a document.
+    OfKey(Expression),
 }
 
 impl PickKind {
     /// Parses the operand of the accumulator: the pick, and the expression of what it takes of a document. That is the
     /// value, or for those that go by an order an array of the value and the fields that the order asks for.
-    /// `constant` evaluates an expression that reads no document.
+    /// `parse` parses an expression, and evaluates one that reads no document.
     pub fn parse(
         &'static self,
         operand: RawValue<'_>,
         collation: &Collation,
-        constant: impl Fn(RawValue<'_>) -> Result<Option<Value>>,
+        parse: impl Fn(RawValue<'_>) -> Result<Expression>,
     ) -> Result<(Pick, Value)> {
         let is_ordered = self.by == By::Order;
         let RawValue::Document(options) = operand else {
@@ -109,8 +116,14 @@ impl PickKind {
             Error::location(code, format!("Missing value for '{name}'"))
         };
         let wanted = match n {
-            _ if self.is_single => 1,
-            Some(n) => wanted(n, constant(n)?)?,
+            _ if self.is_single => Count::Constant(1),
+            Some(n) => {
+                let expression = parse(n)?;
+                match expression.constant() {
+                    Some(value) => Count::Constant(count(value.as_raw())?),
+                    None => Count::OfKey(expression),
+                }
+            }
             None => return Err(missing(5_788_003, 5_787_906, "n")),
         };
         let name = if is_ordered { "output" } else { "input" };
@@ -138,18 +151,14 @@ impl PickKind {
     }
 }
 
-/// The value of `n`, which MongoDB lets depend on the group's key.
-fn wanted(given: RawValue<'_>, value: Option<Value>) -> Result<usize> {
-    let Some(value) = value else {
-        let text = "an expression of the group's key as 'n' of an accumulator is not supported yet";
-        return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
-    };
+/// The value of `n` as a number of values.
+fn count(value: RawValue<'_>) -> Result<usize> {
     if !value.is_number() {
-        let text = format!("Value for 'n' must be of integral type, but found {given}");
+        let text = format!("Value for 'n' must be of integral type, but found {value}");
         return Err(Error::location(5_787_902, text));
     }
     let n = value.as_i64_exact().ok_or_else(|| {
-        let text = format!("Value for 'n' must be of integral type, but found {given}");
+        let text = format!("Value for 'n' must be of integral type, but found {value}");
         Error::location(5_787_903, text)
     })?;
     if n <= 0 {
@@ -194,6 +203,8 @@ pub const START_BYTES: usize = size_of::<Picked>();
 /// The values of one group.
 #[derive(Debug, Default)]
 struct Picked {
+    /// How many values it keeps at most.
+    wanted: usize,
     values: BTreeMap<(Box<[u8]>, u64), Value>,
     bytes: usize,
     /// The most that `bytes` has been.
@@ -241,7 +252,7 @@ impl Picked {
         number: u64,
         value: RawValue<'_>,
     ) -> Result<()> {
-        let is_full = self.values.len() >= pick.wanted;
+        let is_full = self.values.len() >= self.wanted;
         if is_full && !pick.kind.is_from_end {
             // A later document loses against an equal key.
             let last = self.values.last_key_value();
@@ -273,8 +284,20 @@ fn entry_bytes(key: &[u8], value: &Value) -> usize {
 const UNITS_OF_A_PLACE: usize = 20;
 
 impl Column for Picks {
-    fn begin_group(&mut self) {
-        self.groups.push(Picked::default());
+    fn begin_group(&mut self, key: RawValue<'_>) -> Result<()> {
+        let wanted = match &self.pick.wanted {
+            Count::Constant(n) => *n,
+            Count::OfKey(expression) => {
+                let key = key.as_document().unwrap_or(RawDocument::EMPTY);
+                let n = expression.evaluate(&mut Context::new(key))?;
+                count(n.as_raw().unwrap_or(RawValue::Null))?
+            }
+        };
+        self.groups.push(Picked {
+            wanted,
+            ..Picked::default()
+        });
+        Ok(())
     }
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {

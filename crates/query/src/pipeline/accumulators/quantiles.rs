@@ -35,8 +35,9 @@ impl Digests {
 }
 
 impl Column for Digests {
-    fn begin_group(&mut self) {
+    fn begin_group(&mut self, _: RawValue<'_>) -> Result<()> {
         self.groups.push(CountedDigest::default());
+        Ok(())
     }
 
     fn add(&mut self, group: usize, value: Option<RawValue<'_>>) -> Result<usize> {
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn what_a_group_was_charged_is_given_back_with_it() {
         let mut digests = Digests::new(&Arc::new(Wanted::new(None)));
-        digests.begin_group();
+        digests.begin_group(RawValue::Null).unwrap();
         let values = (0..100_000).map(f64::from);
         let charged: usize = values
             .map(|value| digests.add(0, Some(RawValue::Double(value))).unwrap())

@@ -108,9 +108,9 @@ impl Accumulating {
     }
 
     /// Begins anew at a row.
-    fn restart(&mut self, row: usize) {
+    fn restart(&mut self, row: usize) -> Result<()> {
         let mut column = self.function.accumulation.start();
-        column.begin_group();
+        column.begin_group(RawValue::Null)?;
         self.column = Some(column);
         self.added = row;
         self.memory = BoundedMemory::default();
@@ -139,7 +139,7 @@ impl RunningFunction for Accumulating {
         let rows = self.function.bounds.rows(partition, row)?;
         let goes_on = self.function.bounds.is_from_start() && self.added <= rows.end;
         if self.column.is_none() || !goes_on {
-            self.restart(rows.start);
+            self.restart(rows.start)?;
         }
         self.add_until(partition, rows.end)?;
         let mut result = Ok(());

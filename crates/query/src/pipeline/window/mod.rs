@@ -360,11 +360,13 @@ impl RunningStage for Windowing {
             };
             let path = output.path.parts();
             if place + 1 == self.stage.outputs.len() {
-                nested_field::set(document, path, value, out);
+                nested_field::set_through_arrays(document, path, value, out);
                 before.empty();
                 return Ok(true);
             }
-            let made = after.fill(|bytes| nested_field::set(document, path, value, bytes))?;
+            let made = after.fill(|bytes| {
+                nested_field::set_through_arrays(document, path, value, bytes);
+            })?;
             interrupts::work_on_bytes(made.len_bytes())?;
             std::mem::swap(before, after);
         }

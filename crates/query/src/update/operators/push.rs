@@ -62,7 +62,12 @@ impl FromArgument for Push {
             sort: None,
             collation: context.collation().clone(),
         };
-        for clause in clauses {
+        for (place, clause) in clauses.iter().enumerate() {
+            let mut before = clauses.iter().take(place);
+            if before.any(|other| other.name().as_bytes() == clause.name().as_bytes()) {
+                let text = format!("Only one {} is supported.", clause.name());
+                return Err(Error::bad_value(text));
+            }
             match clause.name().as_bytes() {
                 b"$each" => {}
                 b"$slice" => push.slice = Some(parse_slice(clause.value())?),
