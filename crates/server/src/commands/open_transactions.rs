@@ -30,7 +30,11 @@ pub fn idle(server: &Server) -> Vec<Document> {
 }
 
 /// Appends the transaction that a running operation is part of; of a retryable write its number alone, as MongoDB does.
-pub fn append_of_running(server: &Server, running: &CurrentOperation, entry: &mut DocumentBuilder<'_>) {
+pub fn append_of_running(
+    server: &Server,
+    running: &CurrentOperation,
+    entry: &mut DocumentBuilder<'_>,
+) {
     let (Some(session), Some(arguments)) = (running.session, running.transaction) else {
         return;
     };
