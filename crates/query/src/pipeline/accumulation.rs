@@ -42,7 +42,7 @@ impl Accumulation {
     ) -> Result<Option<Accumulation>> {
         let constant = |value: RawValue<'_>| {
             let expression = specification.expression(value)?.folded()?;
-            Ok(expression.constant().cloned())
+            Ok::<_, Error>(expression.constant().cloned())
         };
         if let Some(not_object) = quantiles::code_of_accumulator(operator) {
             let options = quantiles::options(operator, value, not_object)?;

@@ -114,6 +114,7 @@ impl Accumulating {
         self.column = Some(column);
         self.added = row;
         self.memory = BoundedMemory::default();
+        Ok(())
     }
 
     fn add_until(&mut self, partition: &Partition<'_>, end: usize) -> Result<()> {
