@@ -2,6 +2,8 @@
 //!
 //! It ends with 0 where there is nothing, with 1 behind a line for each anomaly, and with 2 where the file holds no history.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use quarry_isolation::{Outcome, check, parse};

@@ -26,8 +26,8 @@ const PI: &str = "3.141592653589793238462643383279502884197169399375105820974944
 /// The exponent of ten of the largest angle of which sines are computed.
 const ANGLE_MAX: i32 = 45;
 
-/// Of numbers below 10 to this power the odd functions give the number itself: the next term of their series is less than
-/// half of the last digit.
+/// The odd functions give a number below 10 to this power itself: the next term of their series is less than half of its
+/// last digit.
 const TINY: i32 = -20;
 
 /// An arc tangent is halved so often: the series then wins two and a half digits a term.

@@ -10,7 +10,7 @@ use super::{Call, Context, Evaluated};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// What a function gives of a Double, and of a Decimal128.
+/// A function of a Double, and the same one of a Decimal128.
 type Function = (fn(f64) -> f64, fn(&Decimal128) -> Decimal128);
 
 /// A function of one number, which must lie between two bounds (in them, if they are finite).

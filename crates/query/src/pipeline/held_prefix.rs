@@ -87,7 +87,7 @@ fn names_one(value: RawValue<'_>, variables: &LetVariables) -> bool {
         .any(|element| names_one(element.value(), variables))
 }
 
-/// What a run of a `$lookup` has of the results.
+/// The results, as one run of a `$lookup` has them.
 #[derive(Default)]
 pub(super) enum HeldResults {
     #[default]

@@ -74,7 +74,7 @@ pub struct Pick {
 #[derive(Debug)]
 enum Count {
     Constant(usize),
-    /// So many as an expression says of the group's key, whose fields it reads where that is a document.
+    /// An expression of the group's key, whose fields it reads where that is a document.
     OfKey(Expression),
 }
 
