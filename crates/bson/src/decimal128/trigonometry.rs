@@ -118,7 +118,7 @@ impl Decimal128 {
                 right
             };
         }
-        self.odd(|calculator, tan| calculator.atan(tan))
+        self.odd(Calculator::atan)
     }
 
     /// The angle of the point whose ordinate is `self`, by the rules of C99 for zeros and infinities.

@@ -155,7 +155,7 @@ fn append_lock_holder(waits: &mut Vec<KeyValue>, holder: LockHolder) {
         LockHolder::Transaction(tag) => {
             waits.push(text("quarry.lock_holder.op", "transaction"));
             if let Some((lsid, txn_number)) = transaction_tags::find(tag) {
-                waits.push(text("quarry.lock_holder.lsid", &lsid.id.to_string()));
+                waits.push(text("quarry.lock_holder.lsid", lsid.id.to_string()));
                 let txn_number = txn_number.unsigned_abs();
                 waits.push(number("quarry.lock_holder.txn_number", txn_number));
             }
