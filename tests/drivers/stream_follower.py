@@ -11,6 +11,7 @@ import time
 
 from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, ConnectionFailure
+from pymongo.monitoring import CommandListener
 
 PATIENCE_SECONDS = 60
 OPTIONS = {"full_document": "required", "full_document_before_change": "required"}
@@ -72,6 +73,23 @@ def changed(before, description):
     return after
 
 
+class Opened(CommandListener):
+    """Tells of each stream that was opened: the driver resumes one by itself where the server is back soon enough."""
+
+    def __init__(self, tell):
+        self.tell = tell
+
+    def started(self, event):
+        pass
+
+    def succeeded(self, event):
+        if event.command_name == "aggregate":
+            self.tell()
+
+    def failed(self, event):
+        pass
+
+
 class Follower(threading.Thread):
     """Follows one database until the document `{_id: "end"}` is inserted; `port` is asked anew for each connection."""
 
@@ -97,9 +115,9 @@ class Follower(threading.Thread):
         """Whether the end has come; false where the connection was lost."""
         size = self.random.choice([1, 3, 100])
         try:
-            with MongoClient(f"mongodb://127.0.0.1:{self.port()}/", serverSelectionTimeoutMS=1000, retryReads=False) as client:
+            uri, listeners = f"mongodb://127.0.0.1:{self.port()}/", [Opened(self.note_resumed)]
+            with MongoClient(uri, serverSelectionTimeoutMS=1000, retryReads=False, event_listeners=listeners) as client:
                 with client.test.watch(resume_after=self.token, batch_size=size, max_await_time_ms=100, **OPTIONS) as stream:
-                    self.note_resumed()
                     while True:
                         event = stream.try_next()
                         self.token = stream.resume_token

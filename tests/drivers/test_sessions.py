@@ -410,7 +410,8 @@ def test_slow_operations_name_their_sessions(durable):
         client.test.command("profile", 0)
         client.admin.command("setParameter", 1, slowOpThresholdMs=100)
         profiled = client.test["system.profile"].find_one({"command.comment": "noted"})
-    assert profiled["lsid"] == lsid_of(session) and profiled["txnNumber"] == profiled["command"]["txnNumber"]
+        lsid = lsid_of(session)
+    assert profiled["lsid"] == lsid and profiled["txnNumber"] == profiled["command"]["txnNumber"]
     lines = [json.loads(line)["attr"] for line in durable.log.read_text().splitlines() if '"Slow query"' in line]
     lines = [line for line in lines if line["command"].get("comment") == "noted"]
     assert len(lines) == 1 and lines[0]["txnNumber"] == profiled["txnNumber"]
