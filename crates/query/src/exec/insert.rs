@@ -14,6 +14,7 @@ use super::request::{InsertOutcome, InsertRequest};
 use crate::empty_timestamps;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
+use crate::interrupts::{self, units_of_search};
 use crate::stored_id::check_id;
 
 /// Inserts documents. Refused ones are named in the outcome.
@@ -185,7 +186,9 @@ fn check_bytes(bytes: usize) -> crate::Result<()> {
 
 #[cold]
 fn check_levels(document: RawDocument<'_>) -> crate::Result<()> {
-    if RawDocument::validated_storable(document.as_bytes()).is_some() {
+    let is_storable = RawDocument::validated_storable(document.as_bytes()).is_some();
+    interrupts::work(units_of_search(document))?;
+    if is_storable {
         return Ok(());
     }
     let text =
