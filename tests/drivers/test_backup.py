@@ -1,5 +1,6 @@
 """`quarry backup` and `quarry restore`: under load, killed at any moment, damaged, and by whom they are allowed."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -58,10 +59,12 @@ def wait_until(is_so):
 
 
 class Writer(threading.Thread):
-    """Inserts numbered documents, and in the same transaction counts them: a copy has both or none."""
+    """Inserts numbered documents, and in the same transaction counts them: a copy has both or none. While it may not go on it rests,
+    so that a test of many rounds does not check more documents in each."""
 
-    def __init__(self, uri, name):
+    def __init__(self, uri, name, may_go_on):
         super().__init__(daemon=True)
+        self.may_go_on = may_go_on
         self.client = MongoClient(uri, serverSelectionTimeoutMS=5000, retryWrites=False)
         self.name = name
         self.acknowledged = 0
@@ -72,7 +75,7 @@ class Writer(threading.Thread):
         things, counts = self.client.load.things, self.client.load.counts
         filler = "x" * 500
         try:
-            while not self.is_over:
+            while self.may_go_on.wait(PATIENCE_SECONDS) and not self.is_over:
                 number = self.acknowledged
                 with self.client.start_session() as session, session.start_transaction():
                     things.insert_one({"_id": f"{self.name} {number}", "w": self.name, "f": filler}, session=session)
@@ -86,6 +89,7 @@ class Writer(threading.Thread):
 
     def end(self):
         self.is_over = True
+        self.may_go_on.set()
         self.join(PATIENCE_SECONDS)
         assert not self.is_alive() and self.failure is None, self.failure
         self.client.close()
@@ -97,12 +101,22 @@ def writers(durable):
     with MongoClient(durable.uri) as client:
         client.load.things.create_index("w")
         client.load.create_collection("counts")
-    writers = [Writer(durable.uri, f"writer {number}") for number in range(WRITERS)]
+    may_go_on = threading.Event()
+    may_go_on.set()
+    writers = [Writer(durable.uri, f"writer {number}", may_go_on) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
     yield writers
     for writer in writers:
         writer.end()
+
+
+@contextlib.contextmanager
+def resting(writers):
+    may_go_on = writers[0].may_go_on
+    may_go_on.clear()
+    yield
+    may_go_on.set()
 
 
 def check_load(port, at_least, at_most):
@@ -143,7 +157,8 @@ def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a
         backups.append((name, before, after))
         if len(backups) > KEPT_MAX:
             # The oldest one goes, whatever it shares with the others.
-            check(*backups.pop(0))
+            with resting(writers):
+                check(*backups.pop(0))
             succeed("backup", "remove", "--from", repository, "--keep", KEPT_MAX)
     assert shared_mb > 0
     for writer in writers:
