@@ -4,18 +4,19 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
     ("storage", &[]),
+    ("seal", &[]),
     ("regex", &[]),
     ("text", &[]),
     ("keystring", &["bson"]),
     ("wire", &["bson"]),
     ("geometry", &["bson"]),
     ("collation", &["bson"]),
-    ("storage-rocksdb", &["storage"]),
+    ("storage-rocksdb", &["storage", "seal"]),
     ("storage-mdbx", &["storage"]),
     (
         "database",
@@ -45,11 +46,12 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("server", &SERVER_USES),
     ("bench", &BENCH_USES),
 ];
-const SERVER_USES: [&str; 12] = [
+const SERVER_USES: [&str; 13] = [
     "bson",
     "timing",
     "journal",
     "storage",
+    "seal",
     "keystring",
     "wire",
     "storage-rocksdb",
@@ -59,11 +61,12 @@ const SERVER_USES: [&str; 12] = [
     "client",
     "tools",
 ];
-const BENCH_USES: [&str; 13] = [
+const BENCH_USES: [&str; 14] = [
     "bson",
     "timing",
     "journal",
     "storage",
+    "seal",
     "keystring",
     "wire",
     "storage-rocksdb",
@@ -79,7 +82,7 @@ const BENCH_USES: [&str; 13] = [
 const TESTS_USE: [(&str, &str); 1] = [("query", "storage")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 9] = [
+const CONFINED: [(&str, &[&str]); 10] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
@@ -89,6 +92,7 @@ const CONFINED: [(&str, &[&str]); 9] = [
     ("icu_collator", &["collation"]),
     ("rust-stemmers", &["text"]),
     ("stop-words", &["text"]),
+    ("ring", &["seal"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we
