@@ -199,7 +199,7 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
     let stamp = header.stamp;
     match header.format {
         GroupFormat::One => writeln!(out)?,
-        GroupFormat::Two => writeln!(
+        GroupFormat::Two | GroupFormat::Sealed => writeln!(
             out,
             ", group {} of term {}, cluster time ({}, {}), digest {:016x}",
             stamp.index,
