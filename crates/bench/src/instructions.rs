@@ -269,7 +269,11 @@ pub fn run(options: &Options) -> io::Result<()> {
         eprintln!("{}", workload.name);
         let mut counts = Vec::new();
         for (name, binary) in &sides {
-            match count(options, workload, binary.clone(), &scratch.join("counted")) {
+            let launch = Launch {
+                binary: binary.clone(),
+                ..Launch::default()
+            };
+            match count(options, workload, launch, &scratch.join("counted")) {
                 Ok(count) => counts.push(((*name).to_owned(), count)),
                 Err(error) if *name == "before" => eprintln!("  {name}: {error}"),
                 Err(error) => return Err(error),
@@ -291,11 +295,29 @@ pub fn run(options: &Options) -> io::Result<()> {
     std::fs::remove_dir_all(&scratch)
 }
 
+/// The instructions of one operation of the workload of that name, on a server that is started so.
+pub(crate) fn count_of(
+    workload: &str,
+    engine: &str,
+    operations: u64,
+    launch: Launch,
+    directory: &Path,
+) -> io::Result<f64> {
+    let options = Options {
+        engine: engine.to_owned(),
+        operations,
+        before: None,
+    };
+    let found = WORKLOADS.iter().find(|known| known.name == workload);
+    let workload = found.ok_or_else(|| io::Error::other("there is no such workload"))?;
+    count(&options, workload, launch, directory)
+}
+
 /// The instructions of one operation.
 fn count(
     options: &Options,
     workload: &Workload,
-    binary: Option<PathBuf>,
+    launch: Launch,
     directory: &Path,
 ) -> io::Result<f64> {
     // A server refuses a data directory that holds what is not its own.
@@ -307,10 +329,6 @@ fn count(
     }
     std::fs::create_dir_all(&counts)?;
     let file = counts.join("callgrind.out");
-    let launch = Launch {
-        binary,
-        ..Launch::default()
-    };
     let launch = callgrind::launch(&file, true, launch);
     let mut server = Server::launch(&options.engine, directory, launch)?;
     let mut client = RawClient::connect(("127.0.0.1", server.port))?;

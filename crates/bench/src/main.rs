@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
-    canned, collections, concurrent, crud, durability, hostile, instructions, layers, security,
-    sessions, shortcuts, timing,
+    canned, collections, concurrent, crud, durability, encryption, hostile, instructions, layers,
+    security, sessions, shortcuts, timing,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -126,6 +126,17 @@ enum Command {
         /// Logins of one side in one round.
         #[arg(long, default_value_t = 10)]
         logins: u32,
+    },
+    /// Measures encryption at rest on one connection, and counts instructions with and without.
+    Encryption {
+        #[arg(long, default_value_t = 30)]
+        rounds: u32,
+        /// Operations of one side in one round.
+        #[arg(long, default_value_t = 300)]
+        turn: u32,
+        /// Operations whose instructions are counted; 0 counts none.
+        #[arg(long, default_value_t = 2000)]
+        counted: u64,
     },
     /// Retryable writes, transactions and change streams, and the journal that is kept for them.
     Sessions {
@@ -272,6 +283,15 @@ fn main() -> ExitCode {
             rounds: rounds.max(1),
             turn: turn.max(1),
             logins,
+        }),
+        Command::Encryption {
+            rounds,
+            turn,
+            counted,
+        } => encryption::run(&encryption::Options {
+            rounds: rounds.max(1),
+            turn: turn.max(1),
+            counted,
         }),
         Command::Layers {
             engine,

@@ -56,7 +56,7 @@ impl Link {
     pub fn advance(&mut self, header: &GroupHeader) {
         self.next_lsn = header.next_lsn();
         self.previous_crc = Some(header.crc);
-        if header.format == GroupFormat::Two {
+        if header.format != GroupFormat::One {
             self.stamp = Some(header.stamp.behind(header.count));
         }
     }
@@ -74,12 +74,20 @@ pub(crate) struct ChainEnd {
     pub is_closed: bool,
 }
 
+/// The body of a group on the chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Visited<'g> {
+    pub payloads: Payloads<'g>,
+    /// The bytes that its digest sums up.
+    pub digested: &'g [u8],
+}
+
 /// Follows the chain from the start of `segments`, handing every group to `visit`.
 pub(crate) fn walk(
     files: &dyn Files,
     segments: &[Arc<Segment>],
     mut link: Link,
-    visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Payloads<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Visited<'_>) -> Result<()>,
 ) -> Result<ChainEnd> {
     let mut index = 0;
     loop {
@@ -93,7 +101,10 @@ pub(crate) fn walk(
                         segment,
                         scanner.offset(),
                         &header,
-                        scanner.payloads(&header),
+                        Visited {
+                            payloads: scanner.payloads(&header),
+                            digested: scanner.digested(&header),
+                        },
                     )?;
                     link.advance(&header);
                     is_closed = header.is_mark_of_closing();

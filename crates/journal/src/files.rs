@@ -9,6 +9,8 @@ pub mod simulated;
 use std::io;
 use std::sync::Arc;
 
+use crate::seal::Seal;
+
 /// One directory of files.
 pub trait Files: Send + Sync {
     /// Every file in the directory, in no order.
@@ -23,6 +25,10 @@ pub trait Files: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals survive power loss.
     fn sync_directory(&self) -> io::Result<()>;
+    /// The seal of the journal in these files; none where its groups are written as they are.
+    fn seal(&self) -> Option<Arc<dyn Seal>> {
+        None
+    }
 }
 
 /// One open file. It stays usable after its name is gone.

@@ -2,10 +2,13 @@
 //! group before, the LSN known durable when it was written, and its place in the history (`stamp`).
 //! `docs/formats/journal.md` shows the bytes.
 //!
+//! The version of a group with a sealed body is another one (`seal`); its header is the same.
+//!
 //! Version 1 has no stamp and is 32 bytes shorter. It is read and no longer written; all groups of a segment have the
 //! version that the segment's header says.
 
 use crate::options::LSN_MAX;
+use crate::seal::SealedPlace;
 use crate::stamp::{STAMP_BYTES, Stamp};
 
 /// The body of a group that is written begins this far after its header.
@@ -15,6 +18,8 @@ const GROUP_HEADER_BYTES_V1: usize = 64;
 const CRC_START: usize = 8;
 /// Where the stamp begins, in version 2.
 const STAMP_START: usize = 56;
+/// Where the digest stands in the stamp.
+const DIGEST_START: usize = STAMP_START + 24;
 
 /// The versions of a group's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub enum GroupFormat {
     /// As it is written.
     #[default]
     Two,
+    /// Like the second, with a body that is sealed.
+    Sealed,
 }
 
 impl GroupFormat {
@@ -31,7 +38,7 @@ impl GroupFormat {
     pub fn header_bytes(self) -> usize {
         match self {
             GroupFormat::One => GROUP_HEADER_BYTES_V1,
-            GroupFormat::Two => GROUP_HEADER_BYTES,
+            GroupFormat::Two | GroupFormat::Sealed => GROUP_HEADER_BYTES,
         }
     }
 
@@ -40,6 +47,7 @@ impl GroupFormat {
         match self {
             GroupFormat::One => *b"QJG1",
             GroupFormat::Two => *b"QJG2",
+            GroupFormat::Sealed => *b"QJG3",
         }
     }
 }
@@ -88,8 +96,32 @@ impl GroupHeader {
     }
 
     /// Writes the header over the first bytes of `group`, whose body is complete; returns the CRC.
-    pub(crate) fn seal(&self, group: &mut [u8]) -> u32 {
-        debug_assert!(self.format == GroupFormat::Two, "version 1 is only read");
+    pub(crate) fn finish(&self, group: &mut [u8]) -> u32 {
+        self.write_fields(group);
+        let crc = crc32c::crc32c(&group[CRC_START..]);
+        group[4..8].copy_from_slice(&crc.to_le_bytes());
+        crc
+    }
+
+    /// The header as a seal authenticates it: without the checksum and the digest, which are made of the sealed body.
+    pub(crate) fn authenticated(&self) -> [u8; GROUP_HEADER_BYTES] {
+        let mut bytes = [0; GROUP_HEADER_BYTES];
+        self.write_fields(&mut bytes);
+        bytes[DIGEST_START..DIGEST_START + 8].fill(0);
+        bytes
+    }
+
+    /// Where the group stands, for a seal.
+    pub(crate) fn place(&self) -> SealedPlace {
+        SealedPlace {
+            incarnation: self.incarnation,
+            first_lsn: self.first_lsn,
+        }
+    }
+
+    /// Everything but the checksum.
+    fn write_fields(&self, group: &mut [u8]) {
+        debug_assert!(self.format != GroupFormat::One, "version 1 is only read");
         group[0..4].copy_from_slice(&self.format.magic());
         group[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
         group[12..16].copy_from_slice(&self.count.to_le_bytes());
@@ -101,9 +133,6 @@ impl GroupHeader {
         group[48..56].copy_from_slice(&self.unix_ms.to_le_bytes());
         group[STAMP_START..STAMP_START + STAMP_BYTES].copy_from_slice(&self.stamp.to_bytes());
         group[STAMP_START + STAMP_BYTES..GROUP_HEADER_BYTES].fill(0);
-        let crc = crc32c::crc32c(&group[CRC_START..]);
-        group[4..8].copy_from_slice(&crc.to_le_bytes());
-        crc
     }
 
     /// The header's fields if the magic is there and they can be a group's: positions that can be counted on from, and a
@@ -119,7 +148,9 @@ impl GroupHeader {
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let stamp = match format {
             GroupFormat::One => Stamp::default(),
-            GroupFormat::Two => Stamp::from_bytes(bytes[STAMP_START..].first_chunk()?)?,
+            GroupFormat::Two | GroupFormat::Sealed => {
+                Stamp::from_bytes(bytes[STAMP_START..].first_chunk()?)?
+            }
         };
         let header = GroupHeader {
             format,
@@ -138,7 +169,7 @@ impl GroupHeader {
         is_possible.then_some(header)
     }
 
-    /// Whether `group`, header and body, is what was sealed.
+    /// Whether `group`, header and body, is what was finished.
     pub(crate) fn matches(&self, group: &[u8]) -> bool {
         crc32c::crc32c(&group[CRC_START..]) == self.crc
     }

@@ -66,6 +66,8 @@ pub struct DumpedGroup<'g> {
     pub header: GroupHeader,
     /// Its records.
     pub payloads: Payloads<'g>,
+    /// The bytes that its digest sums up.
+    digested: &'g [u8],
 }
 
 /// Reads every group of every segment and checks the whole chain; changes nothing. An unsynced tail is
@@ -113,9 +115,9 @@ fn check_digest(behind: &mut Option<Stamp>, group: &DumpedGroup<'_>) -> Result<(
     if header.format == GroupFormat::One {
         return Ok(());
     }
-    let (count, records) = (header.count, group.payloads.body());
+    let (count, digested) = (header.count, group.digested);
     let goes_on = behind
-        .is_none_or(|behind| behind.is_digest_of(&header.stamp, header.first_lsn, count, records));
+        .is_none_or(|behind| behind.is_digest_of(&header.stamp, header.first_lsn, count, digested));
     if !goes_on {
         return Err(Error::Damaged {
             segment: group.segment.to_owned(),
@@ -290,12 +292,13 @@ fn follow(
         files,
         segments,
         Link::before(first, first_lsn),
-        &mut |segment, offset, header, payloads| {
+        &mut |segment, offset, header, visited| {
             visit(DumpedGroup {
                 segment: &segment.name,
                 offset,
                 header: *header,
-                payloads,
+                payloads: visited.payloads,
+                digested: visited.digested,
             })
         },
     )?;

@@ -6,7 +6,7 @@
 //! knows neither what a record means nor what applies it: the owner passes `Hooks`. The log itself is a
 //! small trait, `Log`: files of one machine here, something else tomorrow.
 //!
-//! It does not encrypt or replicate.
+//! It does not replicate, and encrypts nothing by itself: see `Seal`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -64,6 +64,7 @@ mod queue;
 mod reader;
 mod recovery;
 mod scan;
+mod seal;
 mod segment;
 mod segment_header;
 mod segment_index;
@@ -88,6 +89,7 @@ pub use log::memory::{MemoryLog, Trouble};
 pub use log::{Log, LogGroup, LogReader, LogTicket, Stage};
 pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX, Shortcuts};
 pub use reader::Reader;
+pub use seal::{Seal, SealedFiles, SealedPlace};
 pub use segment_header::SegmentHeader;
 pub use stamp::Stamp;
 pub use sync::SyncCounters;

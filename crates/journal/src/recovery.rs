@@ -13,11 +13,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{ChainEnd, Link, scanner, walk};
+use crate::chain::{ChainEnd, Link, Visited, scanner, walk};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
-use crate::group_header::GroupHeader;
-use crate::hooks::{Hooks, Payloads};
+use crate::group_header::{GroupFormat, GroupHeader};
+use crate::hooks::Hooks;
 use crate::options::{Identity, LSN_MAX};
 use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name, segment_sequence};
 use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
@@ -139,7 +139,7 @@ fn follow_chain(
         check_lengths(&segments[begin..])?;
         let link = initial_link(files, &segments[begin], applied_lsn)?;
         let mut marked_lsn = 0;
-        let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Payloads<'_>| {
+        let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Visited<'_>| {
             check_wanted(hooks)?;
             segment.note_group(header, offset);
             marked_lsn = header.durable_lsn.max(marked_lsn);
@@ -337,6 +337,7 @@ fn open_segment(
     let mut bytes = [0; SEGMENT_HEADER_USED_BYTES];
     let filled = read_full_at(&*file, &mut bytes, 0).map_err(|e| Error::io("read", name, &e))?;
     let (header, crc) = SegmentHeader::decode(name, &bytes[..filled])?;
+    check_sealed(files, name, &header)?;
     if let Some(identity) = identity {
         check_identity(name, &header.identity, identity)?;
     }
@@ -351,6 +352,20 @@ fn open_segment(
     let file_bytes = file.len().map_err(|e| Error::io("measure", name, &e))?;
     let bytes = header.segment_bytes.min(file_bytes);
     Ok(Segment::new(name.to_owned(), header, crc, bytes))
+}
+
+/// A journal is sealed as a whole or not at all.
+fn check_sealed(files: &dyn Files, name: &str, header: &SegmentHeader) -> Result<()> {
+    let is_sealed = header.format == GroupFormat::Sealed;
+    let reason = match (is_sealed, files.seal()) {
+        (true, None) => "it is encrypted, and no key was given",
+        (false, Some(_)) => "it is not encrypted, and a key was given",
+        (true, Some(_)) | (false, None) => return Ok(()),
+    };
+    Err(Error::ForeignJournal {
+        segment: name.to_owned(),
+        reason: reason.to_owned(),
+    })
 }
 
 fn check_identity(name: &str, found: &Identity, expected: &Identity) -> Result<()> {
@@ -508,9 +523,9 @@ fn replay(
         return Ok(0);
     };
     let mut replayed = 0;
-    walk(files, segments, link, &mut |_, _, _, payloads| {
+    walk(files, segments, link, &mut |_, _, _, visited| {
         check_wanted(hooks)?;
-        let payloads = payloads.after(applied_lsn);
+        let payloads = visited.payloads.after(applied_lsn);
         if payloads.is_empty() {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{File, read_full_at};
 use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
+use crate::seal::Seal;
 use crate::segment::OpenSegment;
 
 /// The window grows beyond this only for a group that is larger.
@@ -30,8 +31,12 @@ pub(crate) struct GroupScanner {
     window_offset: u64,
     /// How much is read next.
     window_bytes: usize,
-    /// The records of the compressed group that was looked at last.
+    /// The records of the group that was looked at last, if they do not stand in the window as they are.
     plain: Vec<u8>,
+    /// Opens the groups, if they are sealed.
+    seal: Option<Arc<dyn Seal>>,
+    /// The body of a group that was opened and is to be decompressed.
+    opened: Vec<u8>,
 }
 
 impl GroupScanner {
@@ -48,6 +53,8 @@ impl GroupScanner {
             window_offset: offset,
             window_bytes: WINDOW_BYTES,
             plain: Vec::new(),
+            seal: segment.seal.clone(),
+            opened: Vec::new(),
         }
     }
 
@@ -88,8 +95,17 @@ impl GroupScanner {
         if !header.matches(group) {
             return Ok(Err("the group fails its checksum"));
         }
-        if let Err(reason) = self.unpack(&header) {
-            return Ok(Err(reason));
+        match self.format {
+            GroupFormat::Sealed => {
+                if let Err(reason) = self.open_sealed(&header)? {
+                    return Ok(Err(reason));
+                }
+            }
+            GroupFormat::One | GroupFormat::Two => {
+                if let Err(reason) = self.unpack(&header) {
+                    return Ok(Err(reason));
+                }
+            }
         }
         if !self.body_at(self.offset, &header).is_whole() {
             return Ok(Err("the records do not fill their group"));
@@ -122,23 +138,64 @@ impl GroupScanner {
         if header.plain_bytes == 0 {
             return Ok(());
         }
-        let start = (self.offset - self.window_offset) as usize;
+        let mut plain = std::mem::take(&mut self.plain);
+        let body = self.stored_body(self.offset, header);
+        let unpacked = unpack(body, header.plain_bytes, &mut plain);
+        self.plain = plain;
+        unpacked
+    }
+
+    /// Opens a sealed group whose checksum holds. One whose seal does not was changed by somebody who has made the checksum good
+    /// again, or is sealed with another key: no torn write looks like that.
+    fn open_sealed(
+        &mut self,
+        header: &GroupHeader,
+    ) -> Result<std::result::Result<(), &'static str>> {
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.clear();
+        opened.extend_from_slice(self.stored_body(self.offset, header));
+        let seal = self.seal.as_ref();
+        let is_open = seal
+            .is_some_and(|seal| seal.open(header.place(), &header.authenticated(), &mut opened));
+        if !is_open {
+            return Err(Error::Damaged {
+                segment: self.name.clone(),
+                offset: self.offset,
+                reason: "the group is not what was sealed with this key".to_owned(),
+            });
+        }
+        if header.plain_bytes == 0 {
+            self.opened = std::mem::replace(&mut self.plain, opened);
+            return Ok(Ok(()));
+        }
+        let unpacked = unpack(&opened, header.plain_bytes, &mut self.plain);
+        self.opened = opened;
+        Ok(unpacked)
+    }
+
+    /// The body of a group in the window, as it stands in the file.
+    fn stored_body(&self, offset: u64, header: &GroupHeader) -> &[u8] {
+        let start = (offset - self.window_offset) as usize;
         let header_bytes = self.format.header_bytes();
-        let body = &self.window[start + header_bytes..start + header.group_bytes() as usize];
-        unpack(body, header.plain_bytes, &mut self.plain)
+        &self.window[start + header_bytes..start + header.group_bytes() as usize]
     }
 
     /// The records of a group that was looked at and is still in the window.
     fn body_at(&self, offset: u64, header: &GroupHeader) -> Payloads<'_> {
-        let start = (offset - self.window_offset) as usize;
-        let body = match header.plain_bytes {
-            0 => {
-                let header_bytes = self.format.header_bytes();
-                &self.window[start + header_bytes..start + header.group_bytes() as usize]
-            }
-            _ => &self.plain[..],
+        let is_as_stored = header.plain_bytes == 0 && self.format != GroupFormat::Sealed;
+        let body = match is_as_stored {
+            true => self.stored_body(offset, header),
+            false => &self.plain[..],
         };
         Payloads::of_group(header, body)
+    }
+
+    /// The bytes that the digest of the group sums up which `peek` has just returned: its records, or its sealed body.
+    pub fn digested(&self, header: &GroupHeader) -> &[u8] {
+        match self.format {
+            GroupFormat::Sealed => self.stored_body(self.offset, header),
+            GroupFormat::One | GroupFormat::Two => self.payloads(header).body(),
+        }
     }
 
     /// The records of the group that `peek` has just returned.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::files::{File, Files, read_full_at, write_all_at};
 use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
+use crate::seal::Seal;
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SEQUENCE_MAX, SegmentHeader};
 use crate::segment_index::{self, Mark};
 use crate::stamp::Stamp;
@@ -149,6 +150,8 @@ impl Segment {
 pub(crate) struct OpenSegment {
     pub segment: Arc<Segment>,
     pub file: Arc<dyn File>,
+    /// Opens and seals its groups, if they are sealed.
+    pub seal: Option<Arc<dyn Seal>>,
 }
 
 impl OpenSegment {
@@ -157,6 +160,7 @@ impl OpenSegment {
         Ok(OpenSegment {
             file: file.map_err(|e| Error::io("open", &segment.name, &e))?,
             segment: Arc::clone(segment),
+            seal: files.seal(),
         })
     }
 }

@@ -4,6 +4,8 @@
 //! Version 2 adds the stamp that the incarnation goes on from, and says that the segment's groups have one. Its first 128
 //! bytes are those of version 1, with their checksum, so that a build that knows version 1 alone refuses it by its version.
 //!
+//! Version 3 differs from version 2 in nothing but that the segment's groups are sealed (`seal`).
+//!
 //! A header is synced before its file gets a segment's name, so a named segment always has a whole header.
 
 use crate::error::{Error, Result};
@@ -21,6 +23,8 @@ pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
 pub(crate) const SEGMENT_HEADER_USED_BYTES: usize = STAMP_OFFSET + STAMP_BYTES + 4;
 const MAGIC: &[u8; 8] = b"QUARRYJ\0";
 const VERSION: u32 = 2;
+/// Like version 2, with groups that are sealed.
+const VERSION_SEALED: u32 = 3;
 /// Where the CRC of version 1 stands, and that of the part which version 2 took over from it.
 const CRC_OFFSET: usize = 124;
 const STAMP_OFFSET: usize = CRC_OFFSET + 4;
@@ -84,7 +88,11 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> ([u8; SEGMENT_HEADER_USED_BYTES], u32) {
         let mut bytes = [0u8; SEGMENT_HEADER_USED_BYTES];
         bytes[0..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = match self.format {
+            GroupFormat::One | GroupFormat::Two => VERSION,
+            GroupFormat::Sealed => VERSION_SEALED,
+        };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[12..16].copy_from_slice(&(SEGMENT_HEADER_BYTES as u32).to_le_bytes());
         bytes[16..32].copy_from_slice(&self.identity.database);
         let engine = self.identity.engine.as_bytes();
@@ -137,7 +145,7 @@ impl SegmentHeader {
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
         let (format, stamp, crc) = match version {
             1 => (GroupFormat::One, Stamp::default(), crc),
-            VERSION => {
+            VERSION | VERSION_SEALED => {
                 let crc = crc32c::crc32c(&bytes[..WHOLE_CRC_OFFSET]);
                 if bytes[WHOLE_CRC_OFFSET..] != crc.to_le_bytes() {
                     let reason = "the segment header fails its checksum";
@@ -148,7 +156,11 @@ impl SegmentHeader {
                     let reason = "the segment header goes on from a place that no journal reaches";
                     return damaged(STAMP_OFFSET as u64, reason);
                 };
-                (GroupFormat::Two, stamp, crc)
+                let format = match version {
+                    VERSION => GroupFormat::Two,
+                    _ => GroupFormat::Sealed,
+                };
+                (format, stamp, crc)
             }
             version => {
                 return Err(Error::UnsupportedVersion {

@@ -357,6 +357,7 @@ impl Segments {
             Ok(file) => Ok(OpenSegment {
                 segment: Arc::clone(segment),
                 file,
+                seal: self.files.seal(),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::HistoryMissing {
                 needed_lsn: segment.first_lsn.load(Ordering::Acquire),

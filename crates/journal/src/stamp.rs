@@ -9,6 +9,9 @@
 //! - *Digest*: of the group's records and stamp and of the digest before, so that two nodes with the same digest have the
 //!   same history since the digest began. It finds what checksums of single groups cannot: a history that went another way.
 //!
+//! In a journal that is sealed the digest sums up the sealed bodies: one of the records, which stands in the clear, would tell
+//! somebody who guesses at them whether the guess is right.
+//!
 //! The digest is XXH3 with 64 bits. It is no proof against somebody who wants two histories to look alike.
 
 use twox_hash::XxHash3_64;
@@ -57,7 +60,7 @@ impl Stamp {
     }
 
     /// With `self` behind the last group: the stamp of the next one, which holds these records as they are without
-    /// compression.
+    /// compression, or this sealed body.
     pub(crate) fn of_next(
         &self,
         cluster_time: u64,
@@ -93,7 +96,8 @@ impl Stamp {
         self.index == next.index && self.cluster_time <= next.cluster_time && self.term <= next.term
     }
 
-    /// With `self` behind the last group: whether the digest of `next` is that of a group with these records.
+    /// With `self` behind the last group: whether the digest of `next` is that of a group with these records, or this sealed
+    /// body.
     pub(crate) fn is_digest_of(
         &self,
         next: &Stamp,

@@ -291,7 +291,11 @@ mod tests {
             cluster_time_min: 0,
         };
         let segment = Arc::new(Segment::new("1".into(), header, 0, 4096));
-        let segment = OpenSegment { segment, file };
+        let segment = OpenSegment {
+            segment,
+            file,
+            seal: None,
+        };
         let (syncer, latch) = (Syncer::new(1, segment), Latch::default());
         syncer.note_written(1);
         std::thread::scope(|scope| {
@@ -379,6 +383,7 @@ mod model {
         OpenSegment {
             segment: Arc::new(Segment::new("1".into(), header, 0, 4096)),
             file: Arc::new(SlowFile),
+            seal: None,
         }
     }
 

@@ -24,7 +24,7 @@ use rust_rocksdb::{
 use crate::{
     Options, cache_use,
     failure::from_rocksdb,
-    foreign_files::refuse_foreign_files,
+    foreign_files::{refuse_foreign_files, refuse_other_encryption},
     iterator_pool::IteratorPool,
     reclaim::{self, Progress},
     snapshot::RocksSnapshot,
@@ -82,6 +82,7 @@ impl RocksDb {
         let creation = creation::begin(directory)?;
         if creation.is_none() {
             refuse_foreign_files(directory)?;
+            refuse_other_encryption(directory, options.key.is_some())?;
         }
         let write_ahead = Arc::new(WriteAhead::default());
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);

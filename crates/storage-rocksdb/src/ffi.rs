@@ -1,4 +1,5 @@
-//! The unsafe steps of this crate: snapshots and iterators that own their database.
+//! The unsafe steps of this crate: snapshots and iterators that own their database, and the environment of an encrypted store
+//! ([`sealed_env`]).
 //!
 //! The binding's snapshot and iterator borrow the database; the trait above hands snapshots out
 //! without a lifetime, and iterators wait in a pool between two cursors. Here each carries a shared
@@ -6,6 +7,8 @@
 //! here they stay at hand, because their bounds change from one cursor to the next.
 
 #![allow(unsafe_code)]
+
+pub(crate) mod sealed_env;
 
 use std::{
     ffi::{CStr, c_char},

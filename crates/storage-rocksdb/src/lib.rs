@@ -6,7 +6,10 @@
 //! resumes it, and the commit path applies the refused group first.
 //! Leaves out: what keys mean. There is one column family, no prefix extractor, no merge operator.
 //!
-//! `unsafe` lives in `ffi.rs` alone. docs/formats/engines.md says what is on disk.
+//! With [`Options::key`] every file of the store is encrypted: RocksDB's file system is wrapped (`cpp/sealed_env.cc`), and the
+//! bytes are sealed by `quarry_seal`.
+//!
+//! `unsafe` lives in `ffi.rs` and `ffi/` alone. docs/formats/engines.md says what is on disk.
 //!
 //! [`Engine::ready`]: quarry_storage::Engine::ready
 

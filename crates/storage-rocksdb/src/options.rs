@@ -1,9 +1,10 @@
 //! The options of the engine, and how they become RocksDB's.
 
+use quarry_seal::DataKey;
 use quarry_storage::Result;
 use rust_rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, LogLevel};
 
-use crate::{failure::from_rocksdb, write_ahead::Listener};
+use crate::{failure::from_rocksdb, ffi::sealed_env::sealed_env, write_ahead::Listener};
 
 const MIB: u64 = 1 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
@@ -57,6 +58,8 @@ pub struct Options {
     pub open_files_max: Option<u32>,
     /// Writes are refused while less is free on the device.
     pub free_bytes_min: u64,
+    /// Every file is encrypted with keys derived from this one. A store is made and opened with the same key, or always without.
+    pub key: Option<DataKey>,
 }
 
 impl Default for Options {
@@ -69,6 +72,7 @@ impl Default for Options {
             background_bytes_per_s: 128 * MIB,
             open_files_max: None,
             free_bytes_min: 256 * MIB,
+            key: None,
         }
     }
 }
@@ -96,6 +100,9 @@ impl Options {
             .and_then(|mut options| options.get_options_from_string(UNCACHE))
             .map_err(from_rocksdb)?;
         options.create_if_missing(true);
+        if let Some(key) = &self.key {
+            options.set_env(&sealed_env(key));
+        }
         options.set_block_based_table_factory(&table_options(cache));
         options.set_compression_type(DBCompressionType::Lz4);
 

@@ -9,6 +9,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("timing", &[]),
     ("journal", &[]),
     ("storage", &[]),
+    ("seal", &[]),
     ("regex", &[]),
     ("text", &[]),
     ("isolation", &[]),
@@ -16,7 +17,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("wire", &["bson"]),
     ("geometry", &["bson"]),
     ("collation", &["bson"]),
-    ("storage-rocksdb", &["storage"]),
+    ("storage-rocksdb", &["storage", "seal"]),
     ("storage-mdbx", &["storage"]),
     (
         "database",
@@ -46,11 +47,12 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("server", &SERVER_USES),
     ("bench", &BENCH_USES),
 ];
-const SERVER_USES: [&str; 12] = [
+const SERVER_USES: [&str; 13] = [
     "bson",
     "timing",
     "journal",
     "storage",
+    "seal",
     "keystring",
     "wire",
     "storage-rocksdb",
@@ -60,11 +62,12 @@ const SERVER_USES: [&str; 12] = [
     "client",
     "tools",
 ];
-const BENCH_USES: [&str; 13] = [
+const BENCH_USES: [&str; 14] = [
     "bson",
     "timing",
     "journal",
     "storage",
+    "seal",
     "keystring",
     "wire",
     "storage-rocksdb",
@@ -81,7 +84,7 @@ const BENCH_USES: [&str; 13] = [
 const TESTS_USE: [(&str, &str); 2] = [("query", "storage"), ("database", "isolation")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 9] = [
+const CONFINED: [(&str, &[&str]); 10] = [
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),
@@ -91,6 +94,7 @@ const CONFINED: [(&str, &[&str]); 9] = [
     ("icu_collator", &["collation"]),
     ("rust-stemmers", &["text"]),
     ("stop-words", &["text"]),
+    ("ring", &["seal"]),
 ];
 
 /// A library of the same purpose as ours: what ours is tested and measured against, and never part of what we

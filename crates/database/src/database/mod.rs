@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use quarry_journal::{Files, Identity, Journal, RealFiles, SimulatedFiles};
+use quarry_journal::{Files, Identity, Journal, RealFiles, SealedFiles, SimulatedFiles};
 use quarry_storage::{Engine, FreeSpace, Readiness};
 
 use crate::build::IndexBuilder;
@@ -92,7 +92,11 @@ impl Database {
                         directory.display()
                     ))
                 })?;
-                (Arc::new(files), options)
+                let files: Arc<dyn Files> = match &options.journal_seal {
+                    Some(seal) => Arc::new(SealedFiles::new(Arc::new(files), Arc::clone(seal))),
+                    None => Arc::new(files),
+                };
+                (files, options)
             }
             None => (
                 Arc::new(SimulatedFiles::new()),

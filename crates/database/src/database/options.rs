@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use quarry_journal::Seal;
+
 use crate::catalog::validation::OnInvalid;
 use crate::index::document_filter::{FilterLanguage, NoFilterLanguage};
 use crate::index::kind::{IndexKinds, NoIndexKinds};
@@ -23,6 +25,8 @@ pub struct Options {
     pub journal_retain_bytes_max: u64,
     /// Groups of more bytes are compressed; `None`: none is.
     pub journal_compress_above_bytes: Option<usize>,
+    /// Encrypts the groups of a journal on a disk; `None`: they are written as they are.
+    pub journal_seal: Option<Arc<dyn Seal>>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
     pub record_cache_bytes: usize,
     /// The shortcuts that commits take.
@@ -67,6 +71,7 @@ impl Default for Options {
             journal_retain_ms: 0,
             journal_retain_bytes_max: u64::MAX,
             journal_compress_above_bytes: None,
+            journal_seal: None,
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),
             filter_language: Arc::new(NoFilterLanguage),

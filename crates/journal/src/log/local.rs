@@ -13,7 +13,7 @@ use super::{Log, LogGroup, LogReader, LogTicket, Stage};
 use crate::compression::pack;
 use crate::error::{Error, Result, is_storage_full};
 use crate::files::{read_full_at, write_all_at};
-use crate::group_header::{GROUP_HEADER_BYTES, GroupFormat, GroupHeader};
+use crate::group_header::{GROUP_HEADER_BYTES, GroupHeader};
 use crate::latch::Latch;
 use crate::primitives::Mutex;
 use crate::segment::{OpenSegment, fits};
@@ -24,7 +24,7 @@ use crate::stamp::Stamp;
 use crate::sync::Syncer;
 use crate::wakeups::Wakeups;
 
-/// A buffer for compressed groups beyond this is given back.
+/// A buffer for compressed or sealed groups beyond this is given back.
 const PACKED_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
 /// The size of the pages that kernels cache files by, or a divisor of it.
@@ -47,7 +47,7 @@ struct Tail {
     incarnation: u64,
     /// The place in the history behind the last group.
     stamp: Stamp,
-    /// A compressed group on its way.
+    /// A compressed or sealed group on its way.
     packed: Vec<u8>,
 }
 
@@ -84,9 +84,10 @@ impl LocalLog {
         self.latch.check()?;
         let mut tail = self.tail.lock();
         let mut room = vec![0; GROUP_HEADER_BYTES];
-        if fits(tail.offset, room.len() as u64, tail.segment.bytes) {
+        let group_bytes = room.len() + tail.added_bytes();
+        if fits(tail.offset, group_bytes as u64, tail.segment.bytes) {
             let header = tail.header(0, 0, unix_ms, tail.stamp);
-            self.write(&mut tail, header, &mut room)?;
+            self.write_sealed(&mut tail, header, &mut room)?;
         }
         self.syncer.sync_now(&self.latch)
     }
@@ -104,16 +105,39 @@ impl LocalLog {
         Ok(())
     }
 
-    /// `group` is the room for the header and the body as it is to be on disk.
-    fn write(&self, tail: &mut Tail, mut header: GroupHeader, group: &mut Vec<u8>) -> Result<()> {
+    /// `group` is the room for the header and the body as it is to be on disk, or, in a sealed journal, before it is sealed
+    /// there.
+    fn write_sealed(
+        &self,
+        tail: &mut Tail,
+        mut header: GroupHeader,
+        group: &mut Vec<u8>,
+    ) -> Result<()> {
+        let group_bytes = group.len() + tail.added_bytes();
         header.body_bytes =
-            u32::try_from(group.len() - GROUP_HEADER_BYTES).map_err(|_| Error::RecordTooLarge {
+            u32::try_from(group_bytes - GROUP_HEADER_BYTES).map_err(|_| Error::RecordTooLarge {
                 record_bytes: group.len(),
                 record_bytes_max: crate::options::RECORD_BYTES_MAX,
             })?;
-        self.make_room(tail, group.len() as u64, header.unix_ms)?;
+        self.make_room(tail, group_bytes as u64, header.unix_ms)?;
         header.durable_lsn = self.syncer.durable_lsn();
-        header.crc = header.seal(group);
+        if let Some(seal) = &tail.segment.seal {
+            // Nothing is written yet: the next group tries again.
+            seal.seal(
+                header.place(),
+                &header.authenticated(),
+                group,
+                GROUP_HEADER_BYTES,
+            )
+            .map_err(|error| Error::unmade(Error::io("seal a group of", "journal", &error)))?;
+            header.stamp = tail.stamp_of_sealed(&header, &group[GROUP_HEADER_BYTES..]);
+        }
+        self.write(tail, header, group)
+    }
+
+    /// Writes the group, whose header lacks nothing but its checksum.
+    fn write(&self, tail: &mut Tail, mut header: GroupHeader, group: &mut Vec<u8>) -> Result<()> {
+        header.crc = header.finish(group);
         let group_len = group.len();
         group.resize(group_len + tail.padding_bytes(group_len), 0);
         let written = write_all_at(&*tail.segment.file, group, tail.offset);
@@ -135,14 +159,27 @@ impl LocalLog {
             let mut packed = std::mem::take(&mut tail.packed);
             if pack(group.buffer, &mut packed) {
                 let header = tail.header(group.count, plain_bytes, group.unix_ms, group.stamp);
-                let result = self.write(tail, header, &mut packed);
+                let result = self.write_sealed(tail, header, &mut packed);
                 tail.keep_packed(packed);
                 return result;
             }
             tail.keep_packed(packed);
         }
         let header = tail.header(group.count, 0, group.unix_ms, group.stamp);
-        self.write(tail, header, group.buffer)
+        match tail.segment.seal {
+            None => self.write_sealed(tail, header, group.buffer),
+            Some(_) => self.write_copy(tail, header, group.buffer),
+        }
+    }
+
+    /// Seals a copy: the records themselves are still to be applied.
+    fn write_copy(&self, tail: &mut Tail, header: GroupHeader, group: &[u8]) -> Result<()> {
+        let mut copy = std::mem::take(&mut tail.packed);
+        copy.clear();
+        copy.extend_from_slice(group);
+        let result = self.write_sealed(tail, header, &mut copy);
+        tail.keep_packed(copy);
+        result
     }
 
     /// Takes a part of a group out of the file, and off the disk, before anyone is answered. A full disk is then over; any
@@ -173,7 +210,7 @@ impl LocalLog {
 impl Tail {
     fn header(&self, count: u32, plain_bytes: u32, unix_ms: u64, stamp: Stamp) -> GroupHeader {
         GroupHeader {
-            format: GroupFormat::Two,
+            format: self.segment.header.format,
             crc: 0,
             body_bytes: 0,
             count,
@@ -185,6 +222,24 @@ impl Tail {
             unix_ms,
             stamp,
         }
+    }
+
+    /// A group gets so much longer when it is sealed.
+    fn added_bytes(&self) -> usize {
+        let seal = self.segment.seal.as_ref();
+        seal.map_or(0, |seal| seal.added_bytes())
+    }
+
+    /// The stamp of a group with its digest made of the sealed body.
+    fn stamp_of_sealed(&self, header: &GroupHeader, body: &[u8]) -> Stamp {
+        let Stamp {
+            term, cluster_time, ..
+        } = header.stamp;
+        let (first_lsn, count) = (header.first_lsn, header.count);
+        let sealed = self.stamp.of_next(cluster_time, first_lsn, count, body);
+        // What was authenticated is what is written. The term is the leader's.
+        debug_assert_eq!(sealed.index, header.stamp.index);
+        Stamp { term, ..sealed }
     }
 
     /// The zeros that fill the last page of a group of that length, unless groups before it have.
@@ -220,7 +275,7 @@ impl Tail {
     fn erase_header(&self) -> io::Result<bool> {
         let mut magic = [0; 4];
         let filled = read_full_at(&*self.segment.file, &mut magic, self.offset)?;
-        let is_there = magic[..filled] == GroupFormat::Two.magic();
+        let is_there = magic[..filled] == self.segment.header.format.magic();
         if is_there {
             write_all_at(&*self.segment.file, &[0; GROUP_HEADER_BYTES], self.offset)?;
         }

@@ -46,7 +46,10 @@ impl Segments {
     ) -> Result<OpenSegment> {
         let sequence = self.table.lock().next_sequence;
         let header = SegmentHeader {
-            format: GroupFormat::default(),
+            format: match self.files.seal() {
+                Some(_) => GroupFormat::Sealed,
+                None => GroupFormat::Two,
+            },
             identity: self.identity.clone(),
             sequence,
             incarnation: self.incarnation,
@@ -116,7 +119,12 @@ impl Segments {
             .map_err(|e| Error::io("sync directory of", &name, &e))?;
         let bytes = header.segment_bytes;
         let segment = Arc::new(Segment::new(name, header, crc, bytes));
-        Ok(OpenSegment { segment, file })
+        let seal = self.files.seal();
+        Ok(OpenSegment {
+            segment,
+            file,
+            seal,
+        })
     }
 
     /// A new file of that length, all of whose bytes are zeros and have their place on the disk.

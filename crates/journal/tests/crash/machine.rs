@@ -16,6 +16,8 @@ pub struct Promises {
 #[derive(Clone)]
 pub struct Machine {
     pub files: SimulatedFiles,
+    /// The journal is encrypted.
+    pub is_sealed: bool,
     pub promises: Promises,
     /// The last LSN that the engine holds on its own disk.
     pub engine_lsn: u64,
@@ -48,6 +50,7 @@ impl Machine {
     pub fn new(seed: u64) -> Machine {
         Machine {
             files: SimulatedFiles::new(),
+            is_sealed: seed.is_multiple_of(2),
             promises: Promises::default(),
             engine_lsn: 0,
             applied_lsn: 0,
@@ -61,7 +64,10 @@ impl Machine {
     }
 
     pub fn open(&self, owner: &Arc<Owner>) -> Result<Journal, Error> {
-        let files = Arc::new(self.files.clone());
+        let files: Arc<dyn Files> = match self.is_sealed {
+            true => toy_seal::sealed(&self.files),
+            false => Arc::new(self.files.clone()),
+        };
         Journal::open(files, options(), identity(), self.engine_lsn, owner.clone())
     }
 

@@ -8,6 +8,8 @@
 //! absent; replaying twice is replaying once, and so is a replay after any number of starts that the power ended;
 //! every image finds the same records above it; what was once recovered stays.
 //!
+//! The journal of every other seed is sealed.
+//!
 //! `QUARRY_TORTURE=N` runs N seeds (a push runs few); `QUARRY_TORTURE_SEED=S` begins at seed S. What happens in a seed
 //! depends on nothing else.
 
@@ -17,6 +19,8 @@ mod machine;
 #[path = "../owner/mod.rs"]
 mod owner;
 mod starting;
+#[path = "../toy_seal/mod.rs"]
+mod toy_seal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

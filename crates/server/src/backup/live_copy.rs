@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use quarry_bson::DateTime;
 use quarry_database::{Copied, Database, Error};
 use quarry_query::ErrorCode;
+use quarry_seal::KEYSTORE_FILE;
 
 use crate::dispatch::error::{CommandError, Result};
 use crate::process::engine::JOURNAL;
@@ -99,9 +100,24 @@ impl LiveCopies {
         for directory in [&engine, &journal] {
             list(directory, &mut copy.files).map_err(failed)?;
         }
+        let keystore = copy.directory.join(KEYSTORE_FILE);
+        if let Some(bytes) = self.copy_keystore(&keystore).map_err(failed)? {
+            copy.files.push((keystore, bytes));
+        }
         copy.files.sort();
         self.state.lock().last_whole_ms = Some(DateTime::now().0);
         Ok(copy)
+    }
+
+    /// Copies the keystore of an encrypted data directory, which nobody changes while a server uses it; its length. Without it nobody could
+    /// open the other files.
+    fn copy_keystore(&self, to: &Path) -> io::Result<Option<u64>> {
+        let data_directory = self.directory.parent().unwrap_or(&self.directory);
+        match fs::copy(data_directory.join(KEYSTORE_FILE), to) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// When the last copy was whole, in milliseconds since the epoch; none since the start.

@@ -96,6 +96,12 @@ fn append_options(config: &Config, parsed: &mut DocumentBuilder<'_>) {
         storage.append("journalCompressAboveKB", (bytes >> 10) as i64);
     }
     storage.finish();
+    if let Some(options) = &config.encryption {
+        let mut security = parsed.document("security");
+        security.append("enableEncryption", true);
+        security.append("encryptionKeyFile", &*options.key_file.to_string_lossy());
+        security.finish();
+    }
     if let Some(path) = &config.log_path {
         let mut log = parsed.document("systemLog");
         log.append("destination", "file");

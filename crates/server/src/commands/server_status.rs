@@ -67,6 +67,9 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if is_wanted("transportSecurity") {
         transport_security(server, reply);
     }
+    if is_wanted("encryptionAtRest") {
+        encryption_at_rest(server, reply);
+    }
     if is_wanted("opcounters") {
         opcounters(server, reply);
     }
@@ -381,6 +384,16 @@ fn transport_security(server: &Server, reply: &mut DocumentBuilder<'_>) {
     section.append("1.3", count(|certificates| &certificates.tls_1_3));
     section.append("unknown", 0i64);
     section.append("failed", count(|certificates| &certificates.failed));
+    section.finish();
+}
+
+fn encryption_at_rest(server: &Server, reply: &mut DocumentBuilder<'_>) {
+    let mut section = reply.document("encryptionAtRest");
+    let is_enabled = server.config.encryption.is_some();
+    section.append("encryptionEnabled", is_enabled);
+    if is_enabled {
+        section.append("encryptionCipherMode", "AES256-GCM");
+    }
     section.finish();
 }
 

@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use crate::access::name::{EXTERNAL, Kind, Name};
 use crate::access::roles;
 use crate::dispatch::error::CommandError;
-use crate::process::config::{AddUser, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, Face, Serve};
+use crate::process::config::{
+    AddUser, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, EncryptionSettings, Face, Serve,
+};
 use crate::process::data_directory::DataDirectory;
 use crate::process::{first_user, foreign_files, run};
 use crate::server::Server;
@@ -51,6 +53,10 @@ fn add(options: AddUser) -> Result<(), Failure> {
         dbpath: Some(options.dbpath),
         engine: options.engine,
         admin_port: Some("off".into()),
+        encryption: EncryptionSettings {
+            is_enabled: options.key.encryption_key_file.is_some(),
+            key: options.key,
+        },
         ..Serve::default()
     };
     let config =

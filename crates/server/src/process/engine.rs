@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use quarry_bson::Document;
 use quarry_database::Namespace;
+use quarry_seal::DataKey;
 use quarry_storage::{Engine, Memory};
 
 use crate::observe::log::{self, Attribute};
 #[cfg(feature = "mdbx")]
 use crate::process::config::MdbxSync;
 use crate::process::config::{Config, Durability, EngineName};
+use crate::process::encryption;
 use crate::process::parameters::Parameters;
 
 /// The journal's directory within the data directory. Each engine's is called as the engine is.
@@ -28,8 +30,12 @@ pub fn available() -> impl Iterator<Item = EngineName> {
         .map(|(name, _)| name)
 }
 
-/// Opens the engine with its files under the data directory, at most `tables_max` of them at once.
-pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String> {
+/// Opens the engine with its files under the data directory, at most `tables_max` of them at once, encrypted if there is a key.
+pub fn open(
+    config: &Config,
+    tables_max: u32,
+    key: Option<&DataKey>,
+) -> Result<Arc<dyn Engine>, String> {
     let directory: &Path = &config.data_directory;
     match config.engine {
         EngineName::Memory => Ok(Arc::new(Memory::new())),
@@ -40,6 +46,7 @@ pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String>
             let options = quarry_storage_rocksdb::Options {
                 open_files_max: Some(tables_max),
                 cache_bytes: config.cache_bytes.unwrap_or(by_default.cache_bytes),
+                key: key.cloned(),
                 ..by_default
             };
             let engine = quarry_storage_rocksdb::RocksDb::open(&path, &options);
@@ -58,7 +65,7 @@ pub fn open(config: &Config, tables_max: u32) -> Result<Arc<dyn Engine>, String>
         }
         #[allow(unreachable_patterns)]
         other => {
-            let _ = (directory, tables_max);
+            let _ = (directory, tables_max, key);
             Err(format!("this build has no engine `{}`", other.as_str()))
         }
     }
@@ -102,7 +109,11 @@ fn journal_bytes_max(config: &Config) -> u64 {
 }
 
 /// How the database is opened: where its journal lives, and how often that is synced in the background.
-pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_database::Options {
+pub fn database_options(
+    config: &Config,
+    parameters: &Parameters,
+    key: Option<&DataKey>,
+) -> quarry_database::Options {
     quarry_database::Options {
         journal_directory: match config.engine {
             EngineName::Memory => None,
@@ -118,6 +129,7 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
         journal_retain_ms: config.journal.retain_ms(),
         journal_retain_bytes_max: journal_bytes_max(config),
         journal_compress_above_bytes: config.journal.compress_above_bytes,
+        journal_seal: key.map(encryption::journal_seal),
         record_cache_bytes: parameters.record_cache_mb << 20,
         shortcuts: parameters.shortcuts,
         filter_language: quarry_query::filter_language(),

@@ -9,6 +9,7 @@ pub mod background;
 pub mod config;
 pub mod data_directory;
 pub mod descriptors;
+pub mod encryption;
 pub mod engine;
 pub mod first_user;
 pub mod foreign_files;

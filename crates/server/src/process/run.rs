@@ -35,8 +35,8 @@ use crate::process::parameters::Parameters;
 use crate::process::shutdown::{BY_COMMAND, Shutdown};
 use crate::process::spill_files::SpillFiles;
 use crate::process::{
-    add_user, background, descriptors, engine, first_user, foreign_files, greeting, mongod,
-    stopping,
+    add_user, background, descriptors, encryption, engine, first_user, foreign_files, greeting,
+    mongod, stopping,
 };
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
@@ -110,6 +110,7 @@ pub fn from_command_line() -> ExitCode {
         Command::Migrate(options) => return quarry_tools::migrate::run(&options),
         Command::Backup(command) => return crate::tools::backup::run(&command),
         Command::Restore(options) => return crate::tools::restore::run(&options),
+        Command::RotateKey(options) => return crate::tools::rotate_key::run(&options),
         Command::Journal(command) => return crate::tools::journal::run(&command),
         Command::Completions { shell } => return crate::tools::manual::print_completions(shell),
         Command::Man { directory } => return crate::tools::manual::write_pages(&directory),
@@ -259,7 +260,11 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         }
         (Err(failure), None) => return Err(failure),
     };
-    let spill_files = SpillFiles::open(&server.config.data_directory, shares.spill_files_max);
+    let spill_files = SpillFiles::open(
+        &server.config.data_directory,
+        shares.spill_files_max,
+        server.config.encryption.is_some(),
+    );
     spilling::install(Box::new(spill_files.map_err(Failure::data_directory)?));
     if let Some(audit) = &server.audit {
         let noted = audit.note_start(&options_document(&server.config));
@@ -378,10 +383,12 @@ fn open(
         ))
     };
     live_copy::remove_leftovers(&config.data_directory).map_err(|error| bad(&error))?;
-    let engine = engine::open(&config, tables_max).map_err(|error| bad(&error))?;
+    let master = encryption::master_key(&config)?;
+    let key = encryption::unlock(&config, master.as_ref()).map_err(|error| bad(&error))?;
+    let engine = engine::open(&config, tables_max, key.as_ref()).map_err(|error| bad(&error))?;
     let options = quarry_database::Options {
         give_up: shutdown.flag(),
-        ..crate::process::engine::database_options(&config, &parameters)
+        ..crate::process::engine::database_options(&config, &parameters, key.as_ref())
     };
     let database = Database::open(Arc::clone(&engine), options).map_err(|error| bad(&error))?;
     for build in database.interrupted_builds() {

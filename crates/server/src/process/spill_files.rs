@@ -3,7 +3,8 @@
 //! A file is unlinked as soon as it is open, so that it goes with the process however that ends; what a crash leaves in between is
 //! removed at the next start. It is a list of blocks: the bytes stored, the bytes before compression and the CRC-32C of
 //! what is stored, each a u32 in big-endian order, and behind them the block as LZ4. A block that does not
-//! have its checksum or its length fails the operation.
+//! have its checksum or its length fails the operation. On a server that encrypts what it writes, each file has a random key that is kept
+//! nowhere, and what is stored of a block is sealed with its number.
 //!
 //! Each open file takes a descriptor, of which all spill files together have a share (`descriptors`): where it is used up an operation
 //! that wants to spill fails, and the journal and the engine go on opening theirs.
@@ -19,6 +20,7 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use quarry_query::parameters::SPILLING_DISK_BYTES_FREE;
 use quarry_query::spilling::{BLOCK_BYTES, SpillFile, SpillSpace};
 use quarry_query::{Error, ErrorCode, Result};
+use quarry_seal::{ADDED_BYTES, Sealer};
 use rustix::fs::fstatvfs;
 
 /// The folder within the data directory.
@@ -35,6 +37,7 @@ pub struct SpillFiles {
     /// How many may be open.
     files_max: usize,
     open: Arc<AtomicUsize>,
+    is_encrypted: bool,
 }
 
 /// A place among the files that are open, given up where it is dropped.
@@ -49,11 +52,18 @@ struct BlockFile {
     blocks_written: u32,
     /// Where the next block to read begins.
     position: u64,
+    blocks_read: u32,
+    /// Seals the blocks of a server that encrypts.
+    sealer: Option<Sealer>,
 }
 
 impl SpillFiles {
     /// The folder in a data directory, without what a crash has left in it. `files_max` may be open at a time.
-    pub fn open(data_directory: &Path, files_max: usize) -> io::Result<SpillFiles> {
+    pub fn open(
+        data_directory: &Path,
+        files_max: usize,
+        is_encrypted: bool,
+    ) -> io::Result<SpillFiles> {
         let folder = data_directory.join(FOLDER);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -65,6 +75,7 @@ impl SpillFiles {
             next: AtomicU64::new(0),
             files_max,
             open: Arc::default(),
+            is_encrypted,
         })
     }
 
@@ -95,12 +106,16 @@ impl SpillSpace for SpillFiles {
         let file = open.map_err(|error| failed(&error))?;
         fs::remove_file(&path).map_err(|error| failed(&error))?;
         check_disk(&file)?;
+        let sealer = self.is_encrypted.then(Sealer::of_this_process);
+        let sealer = sealer.transpose().map_err(|error| unsealed(&error))?;
         Ok(Box::new(BlockFile {
             file,
             _place: place,
             stored: Vec::new(),
             blocks_written: 0,
             position: 0,
+            blocks_read: 0,
+            sealer,
         }))
     }
 }
@@ -111,23 +126,27 @@ impl SpillFile for BlockFile {
         if self.blocks_written.is_multiple_of(BLOCKS_BETWEEN_LOOKS) {
             check_disk(&self.file)?;
         }
-        self.blocks_written += 1;
         self.stored
             .resize(HEAD_BYTES + get_maximum_output_size(block.len()), 0);
+        let bytes = compress_into(block, &mut self.stored[HEAD_BYTES..]).map_err(|_| damaged())?;
+        self.stored.truncate(HEAD_BYTES + bytes);
+        if let Some(sealer) = &self.sealer {
+            let place = self.blocks_written.to_be_bytes();
+            let sealed = sealer.seal(&place, &mut self.stored, HEAD_BYTES);
+            sealed.map_err(|error| unsealed(&error))?;
+        }
+        self.blocks_written += 1;
         let (head, body) = self.stored.split_at_mut(HEAD_BYTES);
-        let bytes = compress_into(block, body).map_err(|_| damaged())?;
-        let checksum = crc32c::crc32c(&body[..bytes]);
+        let checksum = crc32c::crc32c(body);
         for (place, number) in
             head.chunks_exact_mut(4)
-                .zip([bytes as u32, block.len() as u32, checksum])
+                .zip([body.len() as u32, block.len() as u32, checksum])
         {
             place.copy_from_slice(&number.to_be_bytes());
         }
-        let stored = &self.stored[..HEAD_BYTES + bytes];
-        self.file
-            .write_all(stored)
-            .map_err(|error| failed(&error))?;
-        Ok(stored.len() as u64)
+        let written = self.file.write_all(&self.stored);
+        written.map_err(|error| failed(&error))?;
+        Ok(self.stored.len() as u64)
     }
 
     fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
@@ -139,7 +158,7 @@ impl SpillFile for BlockFile {
         self.read_at(&mut head, self.position)?;
         let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
         let (bytes, block_bytes) = (number(0) as usize, number(4) as usize);
-        if block_bytes > BLOCK_BYTES || bytes > get_maximum_output_size(BLOCK_BYTES) {
+        if block_bytes > BLOCK_BYTES || bytes > get_maximum_output_size(BLOCK_BYTES) + ADDED_BYTES {
             return Err(damaged());
         }
         let mut stored = std::mem::take(&mut self.stored);
@@ -148,14 +167,20 @@ impl SpillFile for BlockFile {
         if crc32c::crc32c(&stored) != number(8) {
             return Err(damaged());
         }
+        let mut packed = &stored[..];
+        if let Some(sealer) = &self.sealer {
+            let place = self.blocks_read.to_be_bytes();
+            packed = sealer.open(&place, &mut stored).ok_or_else(damaged)?;
+        }
         let start = out.len();
         out.resize(start + block_bytes, 0);
-        let unpacked = decompress_into(&stored, &mut out[start..]);
+        let unpacked = decompress_into(packed, &mut out[start..]);
         if unpacked.ok() != Some(block_bytes) {
             return Err(damaged());
         }
         self.stored = stored;
         self.position += (HEAD_BYTES + bytes) as u64;
+        self.blocks_read += 1;
         Ok(true)
     }
 }
@@ -192,6 +217,11 @@ fn failed(error: &io::Error) -> Error {
     Error::new(code, format!("Failed to spill to disk: {error}"))
 }
 
+fn unsealed(error: &quarry_seal::Error) -> Error {
+    let text = format!("Failed to spill to disk: {error}");
+    Error::new(ErrorCode::FILE_STREAM_FAILED, text)
+}
+
 fn all_taken(files_max: usize) -> Error {
     let text = format!(
         "Failed to spill to disk: {files_max} files of sorts and groups are open, and all operations together may have no more"
@@ -208,7 +238,7 @@ fn damaged() -> Error {
 mod tests {
     use super::*;
 
-    fn block_file(directory: &Path) -> BlockFile {
+    fn block_file(directory: &Path, sealer: Option<Sealer>) -> BlockFile {
         let file = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -219,18 +249,27 @@ mod tests {
             file: file.unwrap(),
             _place: Place(Arc::new(AtomicUsize::new(1))),
             stored: Vec::new(),
+            // The disk is not looked at.
             blocks_written: 1,
             position: 0,
+            blocks_read: 1,
+            sealer,
         }
     }
 
     #[test]
     fn blocks_come_back_in_order_and_the_folder_is_empty_meanwhile() {
+        for is_encrypted in [false, true] {
+            check_blocks(is_encrypted);
+        }
+    }
+
+    fn check_blocks(is_encrypted: bool) {
         let directory = tempfile::tempdir().unwrap();
         let left = directory.path().join(FOLDER);
         fs::create_dir(&left).unwrap();
         fs::write(left.join("spill-0"), b"left by a crash").unwrap();
-        let files = SpillFiles::open(directory.path(), 1).unwrap();
+        let files = SpillFiles::open(directory.path(), 1, is_encrypted).unwrap();
         let was = SPILLING_DISK_BYTES_FREE.get();
         SPILLING_DISK_BYTES_FREE.set(0);
         let mut file = files.create().unwrap();
@@ -252,9 +291,27 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_and_never_read() {
+    fn a_block_stands_in_the_file_as_it_is_or_encrypted() {
         let directory = tempfile::tempdir().unwrap();
-        let mut whole = block_file(directory.path());
+        let marker = b"Zq8:a marker of no repetition/4fK";
+        for sealer in [None, Some(Sealer::of_this_process().unwrap())] {
+            let is_encrypted = sealer.is_some();
+            block_file(directory.path(), sealer).append(marker).unwrap();
+            let bytes = fs::read(directory.path().join("blocks")).unwrap();
+            let shows = bytes.windows(marker.len()).any(|bytes| bytes == marker);
+            assert_eq!(shows, !is_encrypted);
+        }
+    }
+
+    #[test]
+    fn damage_is_told_and_never_read() {
+        check_damage(None);
+        check_damage(Some(Sealer::of_this_process().unwrap()));
+    }
+
+    fn check_damage(sealer: Option<Sealer>) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut whole = block_file(directory.path(), sealer.clone());
         whole.append(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).unwrap();
         let path = directory.path().join("blocks");
         let bytes = fs::read(&path).unwrap();
@@ -262,14 +319,14 @@ mod tests {
             for damage in [1, 0x80] {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= damage;
-                let mut file = block_file(directory.path());
+                let mut file = block_file(directory.path(), sealer.clone());
                 fs::write(&path, &damaged).unwrap();
                 let code = file.read_block(&mut Vec::new()).unwrap_err().code;
                 assert_eq!(code, ErrorCode::DATA_CORRUPTION_DETECTED, "byte {at}");
             }
         }
         for length in 1..bytes.len() {
-            let mut file = block_file(directory.path());
+            let mut file = block_file(directory.path(), sealer.clone());
             fs::write(&path, &bytes[..length]).unwrap();
             assert!(file.read_block(&mut Vec::new()).is_err(), "cut at {length}");
         }

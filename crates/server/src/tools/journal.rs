@@ -7,11 +7,13 @@
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use quarry_journal::inspect::{self, BehindGap, DumpedGroup, Verified};
-use quarry_journal::{Error, GroupFormat, RealFiles, Stamp};
+use quarry_journal::{Error, Files, GroupFormat, RealFiles, Stamp};
 
 use crate::process::config::{EXIT_DATA_DIRECTORY, JournalCommand, JournalPlace};
+use crate::process::encryption;
 
 /// The journal is damaged, or cannot be cut where it was asked for.
 const EXIT_REFUSED: u8 = 1;
@@ -44,13 +46,13 @@ impl From<io::Error> for Failure {
 pub fn run(command: &JournalCommand) -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let done = match command {
-        JournalCommand::Verify { place } => open(place).and_then(|files| verify(&files, &mut out)),
+        JournalCommand::Verify { place } => open(place).and_then(|files| verify(&*files, &mut out)),
         JournalCommand::Dump {
             place,
             from,
             limit,
             records,
-        } => open(place).and_then(|files| dump(&files, *from, *limit, *records, &mut out)),
+        } => open(place).and_then(|files| dump(&*files, *from, *limit, *records, &mut out)),
         JournalCommand::Truncate {
             place,
             after,
@@ -60,7 +62,7 @@ pub fn run(command: &JournalCommand) -> ExitCode {
                 true => BehindGap::GiveUp,
                 false => BehindGap::Keep,
             };
-            open(place).and_then(|files| truncate(&files, *after, behind_gap, &mut out))
+            open(place).and_then(|files| truncate(&*files, *after, behind_gap, &mut out))
         }
     };
     match done.and_then(|()| flush(&mut out)) {
@@ -73,8 +75,8 @@ pub fn run(command: &JournalCommand) -> ExitCode {
     }
 }
 
-/// The journal's files, locked. A directory that is not there is an error, not made.
-fn open(place: &JournalPlace) -> Result<RealFiles, Failure> {
+/// The journal's files, locked, with the key that opens them. A directory that is not there is an error, not made.
+fn open(place: &JournalPlace) -> Result<Arc<dyn Files>, Failure> {
     let path = place.dbpath.join("journal");
     let bad = |why: &dyn std::fmt::Display| Failure {
         line: format!("journal directory `{}`: {why}", path.display()),
@@ -83,13 +85,18 @@ fn open(place: &JournalPlace) -> Result<RealFiles, Failure> {
     if !path.is_dir() {
         return Err(bad(&"there is none"));
     }
-    RealFiles::open(&path).map_err(|error| match error.kind() {
+    let files = RealFiles::open(&path).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => bad(&"in use by another process"),
         _ => bad(&error),
-    })
+    })?;
+    let key = encryption::key_of(&place.dbpath, &place.key).map_err(|why| Failure {
+        line: format!("data directory `{}`: {why}", place.dbpath.display()),
+        code: EXIT_DATA_DIRECTORY,
+    })?;
+    Ok(encryption::journal_files(files, key.as_ref()))
 }
 
-fn verify(files: &RealFiles, out: &mut dyn Write) -> Result<(), Failure> {
+fn verify(files: &dyn Files, out: &mut dyn Write) -> Result<(), Failure> {
     let verified = inspect::verify(files)?;
     let Some(first) = verified.segments.first() else {
         return Ok(writeln!(out, "the journal has no segments")?);
@@ -146,7 +153,7 @@ fn summary(verified: &Verified) -> String {
 }
 
 fn dump(
-    files: &RealFiles,
+    files: &dyn Files,
     from_lsn: u64,
     limit: Option<u64>,
     with_records: bool,
@@ -185,6 +192,9 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
             header.next_lsn() - 1
         )?,
     }
+    if header.format == GroupFormat::Sealed {
+        write!(out, ", encrypted")?;
+    }
     if header.plain_bytes > 0 {
         write!(out, ", {} bytes with LZ4", header.plain_bytes)?;
     }
@@ -199,7 +209,7 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
     let stamp = header.stamp;
     match header.format {
         GroupFormat::One => writeln!(out)?,
-        GroupFormat::Two => writeln!(
+        GroupFormat::Two | GroupFormat::Sealed => writeln!(
             out,
             ", group {} of term {}, cluster time ({}, {}), digest {:016x}",
             stamp.index,
@@ -222,7 +232,7 @@ fn print_group(group: &DumpedGroup<'_>, with_records: bool, out: &mut dyn Write)
 }
 
 fn truncate(
-    files: &RealFiles,
+    files: &dyn Files,
     last_lsn: u64,
     behind_gap: BehindGap,
     out: &mut dyn Write,

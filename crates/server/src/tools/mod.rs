@@ -1,10 +1,11 @@
 //! The subcommands of `quarry` that are no server: `journal` works on a data directory at rest, `top` watches a running
-//! server as one of its clients, `backup` reads the files that one names, and `restore` makes a data directory. This wing must not
-//! know the server's state.
+//! server as one of its clients, `backup` reads the files that one names, `restore` makes a data directory, and `rotate-key` locks
+//! one anew. This wing must not know the server's state.
 
 pub mod backup;
 pub mod journal;
 mod link;
 pub mod manual;
 pub mod restore;
+pub mod rotate_key;
 pub mod top;

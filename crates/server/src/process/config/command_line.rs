@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::audit::AuditSettings;
+use super::encryption::{EncryptionSettings, KeyFileOption};
 use super::options::OtherFlags;
 use super::tls::TlsSettings;
 use super::values::{ConsoleMode, Durability, EngineName, LogFormat, LogRotate, MdbxSync};
@@ -40,6 +41,8 @@ pub enum Command {
     Backup(BackupCommand),
     /// Make a data directory of a backup
     Restore(Restore),
+    /// Lock an encrypted data directory, which no server uses, with another key; its data is not written again
+    RotateKey(RotateKey),
     /// Write databases of a running server into files, in the formats of mongodump
     Dump(Box<quarry_tools::dump::Dump>),
     /// Insert what a dump has into a running server
@@ -91,6 +94,8 @@ pub struct AddUser {
     /// File whose first line is the password
     #[arg(long = "passwordFile", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub key: KeyFileOption,
 }
 
 /// How a client of a server logs in and encrypts.
@@ -179,6 +184,20 @@ pub struct Restore {
     pub dbpath: PathBuf,
 }
 
+/// The flags of `quarry rotate-key`.
+#[derive(Debug, Args)]
+pub struct RotateKey {
+    /// Data directory
+    #[arg(long, value_name = "DIRECTORY", default_value = "data")]
+    pub dbpath: PathBuf,
+    /// File with the key that the directory is locked with now
+    #[arg(long = "encryptionKeyFile", value_name = "FILE")]
+    pub encryption_key_file: PathBuf,
+    /// File with the key that takes its place: base64 of 32 bytes, which only its owner may read
+    #[arg(long = "newKeyFile", value_name = "FILE")]
+    pub new_key_file: PathBuf,
+}
+
 /// The flags of `quarry top`.
 #[derive(Debug, Args)]
 pub struct Top {
@@ -243,6 +262,8 @@ pub struct JournalPlace {
     /// Data directory; the journal is in `journal` under it
     #[arg(long, value_name = "DIRECTORY", default_value = "data")]
     pub dbpath: PathBuf,
+    #[command(flatten)]
+    pub key: KeyFileOption,
 }
 
 /// The flags of `quarry serve`, which are those of `quarry mongod` too.
@@ -279,6 +300,8 @@ pub struct Serve {
     pub tls: TlsSettings,
     #[command(flatten)]
     pub audit: AuditSettings,
+    #[command(flatten)]
+    pub encryption: EncryptionSettings,
     /// Be a replica set of one member by this name, which initiates itself
     #[arg(long = "replSet", value_name = "NAME")]
     pub repl_set: Option<String>,

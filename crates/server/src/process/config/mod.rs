@@ -6,6 +6,7 @@
 
 mod audit;
 mod command_line;
+mod encryption;
 mod file;
 mod journal_settings;
 mod options;
@@ -22,8 +23,9 @@ use file::ConfigFile;
 pub use audit::{AuditDestination, AuditFormat, AuditOptions};
 pub use command_line::{
     AddUser, BackupCommand, Command, CommandLine, CreateBackup, JournalCommand, JournalPlace,
-    LoginOptions, Restore, Serve, Top, UserCommand,
+    LoginOptions, Restore, RotateKey, Serve, Top, UserCommand,
 };
+pub use encryption::{EncryptionOptions, EncryptionSettings, KeyFileOption};
 pub use journal_settings::JournalSettings;
 pub use options::Notice;
 pub use tls::TlsOptions;
@@ -94,6 +96,8 @@ pub struct Config {
     pub tls: Option<TlsOptions>,
     /// Where the audit log goes; none is kept without.
     pub audit: Option<AuditOptions>,
+    /// How the data is encrypted at rest; none where it is not.
+    pub encryption: Option<EncryptionOptions>,
     pub connections_max: usize,
     pub compressors: Vec<CompressorName>,
     pub log_path: Option<PathBuf>,
@@ -200,6 +204,7 @@ impl Config {
         }
         let tls = line.tls.over(file.tls).options()?;
         let audit = line.audit.over(file.audit).options()?;
+        let encryption = line.encryption.over(file.encryption).options(engine)?;
         let log_path = line.logpath.or(file.logpath);
         let log_append = line.logappend || file.logappend;
         let log_rotate = line.log_rotate.or(file.log_rotate).unwrap_or_default();
@@ -237,6 +242,7 @@ impl Config {
             replica_set,
             tls,
             audit,
+            encryption,
             data_directory: line
                 .dbpath
                 .or(file.dbpath)

@@ -278,7 +278,7 @@ const OTHER_SYSTEMS: &str = "it is for macOS and Windows";
 const ONE_MEMBER: &str = "a set has one member, and no other authenticates itself to it";
 const WINDOWS: &str = "it is for Windows";
 const AUDIT_PLAIN: &str = "the audit log is neither compressed nor encrypted";
-const NO_ENCRYPTION: &str = "data is not encrypted at rest; use an encrypted file system";
+const NO_KMIP: &str = "no key server is asked: the key is in the file of `--encryptionKeyFile`";
 const NO_LDAP: &str = "LDAP is not supported";
 const NO_KERBEROS: &str = "Kerberos and saslauthd are not supported";
 const NO_SNMP: &str = "SNMP is not supported; the admin port serves `/metrics`";
@@ -461,23 +461,23 @@ pub static OPTIONS: &[OptionRow] = &[
     harmless("snmp-disabled", "snmp.disabled", Nothing, NO_SNMP),
     only("enableFreeMonitoring", "cloud.monitoring.free.state", &["off", "false"], NO_FREE_MONITORING, NO_FREE_MONITORING),
     refused("freeMonitoringTag", "cloud.monitoring.free.tags", Value, NO_FREE_MONITORING),
-    refused("enableEncryption", "security.enableEncryption", Nothing, NO_ENCRYPTION),
-    refused("encryptionCipherMode", "security.encryptionCipherMode", Value, NO_ENCRYPTION),
-    refused("encryptionKeyFile", "security.encryptionKeyFile", Value, NO_ENCRYPTION),
-    refused("kmipKeyIdentifier", "security.kmip.keyIdentifier", Value, NO_ENCRYPTION),
-    refused("kmipRotateMasterKey", "security.kmip.rotateMasterKey", Value, NO_ENCRYPTION),
-    refused("kmipServerName", "security.kmip.serverName", Value, NO_ENCRYPTION),
-    refused("kmipPort", "security.kmip.port", Value, NO_ENCRYPTION),
-    refused("kmipConnectRetries", "security.kmip.connectRetries", Value, NO_ENCRYPTION),
-    refused("kmipConnectTimeoutMS", "security.kmip.connectTimeoutMS", Value, NO_ENCRYPTION),
-    refused("kmipClientCertificateSelector", "security.kmip.clientCertificateSelector", Value, NO_ENCRYPTION),
-    refused("kmipClientCertificateFile", "security.kmip.clientCertificateFile", Value, NO_ENCRYPTION),
-    refused("kmipClientCertificatePassword", "security.kmip.clientCertificatePassword", Value, NO_ENCRYPTION),
-    refused("kmipServerCAFile", "security.kmip.serverCAFile", Value, NO_ENCRYPTION),
-    refused("kmipActivateKeys", "security.kmip.activateKeys", Value, NO_ENCRYPTION),
-    refused("kmipKeyStatePollingSeconds", "security.kmip.keyStatePollingSeconds", Value, NO_ENCRYPTION),
-    refused("kmipUseLegacyProtocol", "security.kmip.useLegacyProtocol", Value, NO_ENCRYPTION),
-    refused("eseDatabaseKeyRollover", "", Nothing, NO_ENCRYPTION),
+    served("enableEncryption", "security.enableEncryption", Nothing),
+    only("encryptionCipherMode", "security.encryptionCipherMode", &["AES256-GCM"], "it is the only one", "data is encrypted with AES256-GCM"),
+    served("encryptionKeyFile", "security.encryptionKeyFile", Value),
+    refused("kmipKeyIdentifier", "security.kmip.keyIdentifier", Value, NO_KMIP),
+    refused("kmipRotateMasterKey", "security.kmip.rotateMasterKey", Value, NO_KMIP),
+    refused("kmipServerName", "security.kmip.serverName", Value, NO_KMIP),
+    refused("kmipPort", "security.kmip.port", Value, NO_KMIP),
+    refused("kmipConnectRetries", "security.kmip.connectRetries", Value, NO_KMIP),
+    refused("kmipConnectTimeoutMS", "security.kmip.connectTimeoutMS", Value, NO_KMIP),
+    refused("kmipClientCertificateSelector", "security.kmip.clientCertificateSelector", Value, NO_KMIP),
+    refused("kmipClientCertificateFile", "security.kmip.clientCertificateFile", Value, NO_KMIP),
+    refused("kmipClientCertificatePassword", "security.kmip.clientCertificatePassword", Value, NO_KMIP),
+    refused("kmipServerCAFile", "security.kmip.serverCAFile", Value, NO_KMIP),
+    refused("kmipActivateKeys", "security.kmip.activateKeys", Value, NO_KMIP),
+    refused("kmipKeyStatePollingSeconds", "security.kmip.keyStatePollingSeconds", Value, NO_KMIP),
+    refused("kmipUseLegacyProtocol", "security.kmip.useLegacyProtocol", Value, NO_KMIP),
+    refused("eseDatabaseKeyRollover", "", Nothing, "a data directory has one key, which `quarry rotate-key` locks with another one"),
     // Quarry's own.
     own("engine", "", Value),
     own("durability", "storage.durability", Value),
