@@ -143,8 +143,9 @@ bench-shortcuts: build bootstrap-drivers ## what each shortcut of the commit pat
 
 bench-timing: build ## what always-on timing costs: on, off and compiled out, in turns of one run, and instructions
 	@scripts/bootstrap.sh valgrind
+	@# The crates are those that `make build` names: with others cargo chooses other features, and compiles RocksDB once more.
 	@scripts/step.sh "release build without timing" \
-		cargo build --release -p quarry-server --features untimed --bin quarry-untimed
+		cargo build --release -p quarry-server -p quarry-bench -p quarry-isolation --features quarry-server/untimed --bin quarry-untimed
 	@QUARRY=$(QUARRY) $(BENCH) timing
 
 bench-instructions: build ## instructions of each operation and memory of an idle connection; BEFORE=path/to/quarry beside an earlier build

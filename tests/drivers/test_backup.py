@@ -75,7 +75,7 @@ class Writer(threading.Thread):
         things, counts = self.client.load.things, self.client.load.counts
         filler = "x" * 500
         try:
-            while self.may_go_on.wait(PATIENCE_SECONDS) and not self.is_over:
+            while self.may_go_on.wait() and not self.is_over:
                 number = self.acknowledged
                 with self.client.start_session() as session, session.start_transaction():
                     things.insert_one({"_id": f"{self.name} {number}", "w": self.name, "f": filler}, session=session)

@@ -259,7 +259,10 @@ proptest! {
         };
         let [a, b, c] = [corners[0], corners[1], corners[2]];
         let mix = |a: f64, b: f64, c: f64| a + (b - a) * along + (c - a) * across;
-        let point = Geometry::of_point(at(x + mix(a.0, b.0, c.0), (y + mix(a.1, b.1, c.1)).clamp(-90.0, 90.0)));
+        // A mix of the corners may lie outside them, and beyond the edge of the map.
+        let along_equator = (x + mix(a.0, b.0, c.0)).clamp(-180.0, 180.0);
+        let from_equator = (y + mix(a.1, b.1, c.1)).clamp(-90.0, 90.0);
+        let point = Geometry::of_point(at(along_equator, from_equator));
         let cell = cells_of(point.clone(), endless)[0];
         let (point, triangle) = (Arc::new(point), Arc::new(triangle));
         let ranges = ranges_of(&triangle, endless);

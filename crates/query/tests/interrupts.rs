@@ -25,9 +25,12 @@ fn given_ms() -> u64 {
     asked.map_or(20, |asked| asked.parse().unwrap())
 }
 
-/// The time that may pass between two looks. Unoptimised code takes ten times as long: it is given twice as long, so that a slow
-/// machine is told from a look that is missing.
-const GAP_MS_MAX: u64 = if cfg!(debug_assertions) { 100 } else { 50 };
+/// The time that may pass between two looks. Unoptimised code takes ten times as long: it is given half as long again.
+const GAP_MS_MAX: u64 = if cfg!(debug_assertions) { 75 } else { 50 };
+
+/// Work that took too long between two looks is tried so often in all: a look that is missing is missing each time, and a page fault
+/// that the machine was slow to answer is not.
+const TRIES: u32 = 4;
 
 /// Elements of the array in each document of the collection `arrays`.
 const ELEMENTS: i32 = 200_000;
@@ -156,10 +159,9 @@ fn inserting(collection: &'static str, document: Document) -> Work {
         let request = InsertRequest::new(&namespace, &documents);
         let scope = (&fixture.database).into();
         let outcome = exec::insert(scope, operation, request, Level::Written)?;
-        match outcome.errors.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
-        }
+        // An ending is the operation's error and not that of a document, behind which an unordered insert would go on.
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+        Ok(())
     })
 }
 
@@ -933,8 +935,19 @@ fn whatever_an_operation_does_it_ends_soon() {
             ("killed", None, 11_601),
             ("out of time", Some(Duration::from_millis(given_ms())), 50),
         ] {
-            let deadline = deadline.map(|given| Instant::now() + given);
-            let (gap_ms, ended) = gap_of(&work, &fixture, deadline);
+            let try_once = || {
+                gap_of(
+                    &work,
+                    &fixture,
+                    deadline.map(|given| Instant::now() + given),
+                )
+            };
+            let (mut gap_ms, mut ended) = try_once();
+            for _ in 1..TRIES {
+                if gap_ms > GAP_MS_MAX && ended == Some(code) {
+                    (gap_ms, ended) = try_once();
+                }
+            }
             if std::env::var_os("SHOW").is_some() {
                 eprintln!("{gap_ms:>6} ms  {name}, {how}: {ended:?}");
             }

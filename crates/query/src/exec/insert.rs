@@ -91,6 +91,8 @@ impl Insertion<'_> {
                         staged.push(document);
                         positions.push(position - 1);
                     }
+                    // Not the document's error: nothing behind it is tried.
+                    Err(error) if error.ends_operation() => return Err(error),
                     Err(error) => {
                         self.outcome.errors.push((position - 1, error));
                         stops = self.is_ordered;
