@@ -494,13 +494,13 @@ fn an_unsupported_version_is_named() {
     drop(Owner::new().open(&files, 0).unwrap());
     let name = names(&files).pop().unwrap();
     let mut newer = files.content(&name).unwrap();
-    newer[8] = 3;
+    newer[8] = 4;
     let crc = crc32c::crc32c(&newer[..124]);
     newer[124..128].copy_from_slice(&crc.to_le_bytes());
     files.replace(&name, newer);
     let error = Owner::new().open(&files, 0).err();
     assert!(
-        matches!(error, Some(Error::UnsupportedVersion { version: 3, .. })),
+        matches!(error, Some(Error::UnsupportedVersion { version: 4, .. })),
         "{error:?}"
     );
 }
