@@ -90,44 +90,66 @@ pub fn run(options: &Options) -> io::Result<()> {
     let mut plain = start(&scratch.join("plain"), &COLD)?;
     let mut encrypted = start(&scratch.join("encrypted"), &[&COLD[..], &with_key].concat())?;
     push_bulk(&mut report, &mut plain, &mut encrypted)?;
+    push_latencies(options, &mut report, &mut plain, &mut encrypted)?;
+    for side in [&mut plain, &mut encrypted] {
+        side.server.stop()?;
+    }
+    if options.counted > 0 {
+        push_instructions(options, &mut report, &scratch, &with_key)?;
+    }
+    report.publish("encrypted")?;
+    fs::remove_dir_all(&scratch)
+}
+
+/// The times of single operations, in turns.
+fn push_latencies(
+    options: &Options,
+    report: &mut Report,
+    plain: &mut Side,
+    encrypted: &mut Side,
+) -> io::Result<()> {
     for (name, command) in WORKLOADS {
         eprintln!("{name}");
         let mut times = [const { Vec::new() }; 2];
         for round in 0..options.rounds as usize {
             for place in 0..2 {
                 let which = (round + place) % 2;
-                let side = [&mut plain, &mut encrypted];
+                let side = [&mut *plain, &mut *encrypted];
                 let side = side.into_iter().nth(which).expect("there are two sides");
                 times[which].push(side.turn(command, options.turn)?);
             }
         }
         let [without, with] = times.map(median);
-        push(&mut report, name, "us", without, with);
+        push(report, name, "us", without, with);
     }
-    for side in [&mut plain, &mut encrypted] {
-        side.server.stop()?;
+    Ok(())
+}
+
+/// The instructions of the thread that serves a connection.
+fn push_instructions(
+    options: &Options,
+    report: &mut Report,
+    scratch: &Path,
+    with_key: &[&str],
+) -> io::Result<()> {
+    for workload in ["point query", "insert one"] {
+        eprintln!("instructions: {workload}");
+        let count = |name: &str, arguments: &[&str]| {
+            let launch = launch(arguments);
+            let directory = scratch.join(name);
+            instructions::count_of(workload, ENGINE, options.counted, launch, &directory)
+        };
+        let without = count("counted-plain", &[])?;
+        let with = count("counted-encrypted", with_key)?;
+        push(report, workload, "instructions", without, with);
     }
-    if options.counted > 0 {
-        for workload in ["point query", "insert one"] {
-            eprintln!("instructions: {workload}");
-            let count = |name: &str, arguments: &[&str]| {
-                let launch = launch(arguments);
-                let directory = scratch.join(name);
-                instructions::count_of(workload, ENGINE, options.counted, launch, &directory)
-            };
-            let without = count("counted-plain", &[])?;
-            let with = count("counted-encrypted", &with_key)?;
-            push(&mut report, workload, "instructions", without, with);
-        }
-        report.note(format!(
-            "Instructions are callgrind's ({}) of the thread that serves the connection, over {} operations with the usual caches; \
-             memtables are skip lists of random heights, so that a percent means nothing. What threads in the background flush and compact is not in them.",
-            callgrind::version().unwrap_or_default(),
-            options.counted
-        ));
-    }
-    report.publish("encrypted")?;
-    fs::remove_dir_all(&scratch)
+    report.note(format!(
+        "Instructions are callgrind's ({}) of the thread that serves the connection, over {} operations with the usual caches; \
+         memtables are skip lists of random heights, so that a percent means nothing. What threads in the background flush and compact is not in them.",
+        callgrind::version().unwrap_or_default(),
+        options.counted
+    ));
+    Ok(())
 }
 
 fn push(report: &mut Report, case: &str, unit: &str, without: f64, with: f64) {

@@ -281,8 +281,19 @@ pub fn run(options: &Options) -> io::Result<()> {
         }
         report.push(workload.name, "instructions", "now", &counts);
     }
+    let memory = memory_of_idle(options, &sides, &scratch)?;
+    report.push("an idle connection", "KiB", "now", &memory);
+    report.publish("now")?;
+    std::fs::remove_dir_all(&scratch)
+}
+
+fn memory_of_idle(
+    options: &Options,
+    sides: &[(&str, Option<PathBuf>)],
+    scratch: &Path,
+) -> io::Result<Vec<(String, f64)>> {
     let mut memory = Vec::new();
-    for (name, binary) in &sides {
+    for (name, binary) in sides {
         let kib = idle_kib(
             options,
             binary.clone(),
@@ -290,9 +301,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         )?;
         memory.push(((*name).to_owned(), kib));
     }
-    report.push("an idle connection", "KiB", "now", &memory);
-    report.publish("now")?;
-    std::fs::remove_dir_all(&scratch)
+    Ok(memory)
 }
 
 /// The instructions of one operation of the workload of that name, on a server that is started so.

@@ -391,16 +391,7 @@ fn open(
         ..crate::process::engine::database_options(&config, &parameters, key.as_ref())
     };
     let database = Database::open(Arc::clone(&engine), options).map_err(|error| bad(&error))?;
-    for build in database.interrupted_builds() {
-        log::warning(
-            "index",
-            "an index build was cut off when the server last ended; the index is dropped",
-            &[
-                ("namespace", build.namespace.as_str().into()),
-                ("index", build.index.as_str().into()),
-            ],
-        );
-    }
+    log_interrupted_builds(&database);
     database.on_writes_change(Box::new(log_writes_change));
     database.on_journal_trouble(Box::new(log_journal_trouble));
     if audit.is_some() {
@@ -424,6 +415,19 @@ fn open(
     );
     server.audit = audit;
     Ok(Box::leak(Box::new(server)))
+}
+
+fn log_interrupted_builds(database: &Database) {
+    for build in database.interrupted_builds() {
+        log::warning(
+            "index",
+            "an index build was cut off when the server last ended; the index is dropped",
+            &[
+                ("namespace", build.namespace.as_str().into()),
+                ("index", build.index.as_str().into()),
+            ],
+        );
+    }
 }
 
 fn log_writes_change(now: &WritesNow) {
