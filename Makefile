@@ -184,7 +184,7 @@ torture: build bootstrap-drivers ## millions of simulated crashes (SEEDS), of re
 torture-kills:
 	@QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS) $(PYTHON) -m pytest -q -s -o tmp_path_retention_policy=failed \
 		tests/drivers/test_crash.py tests/drivers/test_mdbx_sync.py tests/drivers/test_history.py tests/drivers/test_sessions.py \
-		tests/drivers/test_backup.py
+		tests/drivers/test_backup.py tests/drivers/test_archive.py
 
 torture-engines:
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture

@@ -21,6 +21,9 @@ pub struct Options {
     pub journal_retain_ms: u64,
     /// As long as all of them take no more bytes than this, and the disk has room for other things.
     pub journal_retain_bytes_max: u64,
+    /// An archive of the journal is kept: segments stay until it has them, as long as those that wait take no more bytes than
+    /// this. `None`: none is kept.
+    pub journal_archive_hold_bytes: Option<u64>,
     /// Groups of more bytes are compressed; `None`: none is.
     pub journal_compress_above_bytes: Option<usize>,
     /// Memory for records that were written or read lately; 0 for an engine whose gets cost little.
@@ -66,6 +69,7 @@ impl Default for Options {
             journal_segment_bytes: None,
             journal_retain_ms: 0,
             journal_retain_bytes_max: u64::MAX,
+            journal_archive_hold_bytes: None,
             journal_compress_above_bytes: None,
             record_cache_bytes: 0,
             shortcuts: Shortcuts::default(),

@@ -117,6 +117,7 @@ pub fn database_options(config: &Config, parameters: &Parameters) -> quarry_data
         journal_segment_bytes: None,
         journal_retain_ms: config.journal.retain_ms(),
         journal_retain_bytes_max: journal_bytes_max(config),
+        journal_archive_hold_bytes: config.journal_archive.hold_bytes(),
         journal_compress_above_bytes: config.journal.compress_above_bytes,
         record_cache_bytes: parameters.record_cache_mb << 20,
         shortcuts: parameters.shortcuts,

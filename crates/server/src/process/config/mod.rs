@@ -21,10 +21,10 @@ use file::ConfigFile;
 
 pub use audit::{AuditDestination, AuditFormat, AuditOptions};
 pub use command_line::{
-    AddUser, BackupCommand, Command, CommandLine, CreateBackup, JournalCommand, JournalPlace,
-    LoginOptions, Restore, Serve, Top, UserCommand,
+    AddUser, ArchiveCommand, BackupCommand, Command, CommandLine, CreateBackup, FlushArchive,
+    JournalCommand, JournalPlace, LoginOptions, Restore, RestoreMoment, Serve, Top, UserCommand,
 };
-pub use journal_settings::JournalSettings;
+pub use journal_settings::{ArchiveSettings, JournalSettings};
 pub use options::Notice;
 pub use tls::TlsOptions;
 pub use values::{
@@ -83,6 +83,7 @@ pub struct Config {
     /// The sync mode of libmdbx; another engine has none.
     pub mdbx_sync: Option<MdbxSync>,
     pub journal: JournalSettings,
+    pub journal_archive: ArchiveSettings,
     pub addresses: Vec<String>,
     pub port: u16,
     pub admin_port: AdminPort,
@@ -228,6 +229,12 @@ impl Config {
                 "slowOpSampleRate: {slow_op_sample_rate} is not from 0 to 1"
             )));
         }
+        let journal_archive = ArchiveSettings::new(
+            line.journal_archive.or(file.journal_archive),
+            line.journal_archive_hold_mb
+                .or(file.journal_archive_hold_mb),
+            engine,
+        )?;
         let default_directory = match face {
             Face::Quarry => "data",
             Face::Mongod => MONGOD_DATA_DIRECTORY,
@@ -257,6 +264,7 @@ impl Config {
                 line.journal_compress_above_kb
                     .or(file.journal_compress_above_kb),
             )?,
+            journal_archive,
             addresses: parse_addresses(&addresses)?,
             port,
             admin_port,
