@@ -394,6 +394,16 @@ impl Engine for RocksDb {
         }
     }
 
+    fn hold_files_still(&self) -> Result<()> {
+        self.check_open()?;
+        self.db.pause_background_work().map_err(from_rocksdb)
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.check_open()?;
+        self.db.continue_background_work().map_err(from_rocksdb)
+    }
+
     /// The files of tables are shared by name with the copy; the few others are copied.
     fn copy_to(&self, directory: &Path) -> Result<()> {
         self.check_open()?;

@@ -258,6 +258,14 @@ impl Engine for Faulty {
         switched.unwrap_or_else(|| self.inner.ready())
     }
 
+    fn hold_files_still(&self) -> Result<()> {
+        self.inner.hold_files_still()
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.inner.let_files_move()
+    }
+
     fn is_pressed(&self) -> bool {
         self.inner.is_pressed()
     }

@@ -377,6 +377,14 @@ impl Engine for LateWrites {
         }
     }
 
+    fn hold_files_still(&self) -> Result<()> {
+        self.engine.hold_files_still()
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.engine.let_files_move()
+    }
+
     fn is_pressed(&self) -> bool {
         self.engine.is_pressed()
     }

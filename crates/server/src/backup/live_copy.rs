@@ -27,6 +27,8 @@ pub struct LiveCopies {
     /// The name of the engine's directory.
     engine: &'static str,
     state: Arc<Mutex<State>>,
+    /// Held while files are being locked, or a copy takes its place: one keeps the other out.
+    taking: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -67,6 +69,7 @@ impl LiveCopies {
             directory: data_directory.join(DIRECTORY),
             engine,
             state: Arc::default(),
+            taking: Mutex::default(),
         }
     }
 
@@ -77,7 +80,14 @@ impl LiveCopies {
         connection: i64,
         is_connected: &dyn Fn(i64) -> bool,
     ) -> Result<LiveCopy> {
-        let (owned, abandoned) = self.begin(connection, is_connected)?;
+        let (owned, abandoned) = {
+            let _taking = self.taking.lock();
+            if database.are_files_locked() {
+                let message = "The node is currently fsyncLocked.";
+                return Err(CommandError::new(ErrorCode(50_887), message));
+            }
+            self.begin(connection, is_connected)?
+        };
         let mut copy = LiveCopy {
             state: Arc::clone(&self.state),
             owned,
@@ -118,6 +128,29 @@ impl LiveCopies {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Locks the files of the data for somebody who copies them without a cursor; how many locks there are. Not beside an open
+    /// copy, whose making needs the engine to work.
+    pub fn lock_files(
+        &self,
+        database: &Database,
+        is_connected: &dyn Fn(i64) -> bool,
+    ) -> Result<u64> {
+        let _taking = self.taking.lock();
+        let open = self.state.lock().open;
+        if open.is_some_and(|open| is_connected(open.connection)) {
+            return Err(CommandError::new(
+                ErrorCode(50_884),
+                "The existing backup cursor must be closed before fsyncLock can succeed.",
+            ));
+        }
+        Ok(database.lock_files()?)
+    }
+
+    /// Gives up one lock; how many are left, none where there was none.
+    pub fn unlock_files(&self, database: &Database) -> Result<Option<u64>> {
+        Ok(database.unlock_files()?)
     }
 
     /// When the last copy was whole, in milliseconds since the epoch; none since the start.

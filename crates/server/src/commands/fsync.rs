@@ -1,4 +1,5 @@
-//! `fsync`: makes everything written so far durable. Locking the server for a backup is not there yet.
+//! `fsync`: makes everything written so far durable. With `lock: true` it also locks the files for somebody who copies them: writes
+//! wait until `fsyncUnlock` has given up each lock that was taken, whoever took it.
 
 use quarry_bson::DocumentBuilder;
 
@@ -6,6 +7,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[
@@ -16,22 +18,39 @@ pub static COMMAND: Command = Command {
     is_admin_only: true,
     ..Command::new(
         "fsync",
-        "makes all writes durable",
+        "makes all writes durable, and locks them out if asked to",
         Requires::Each(&[need(Action::Fsync, On::Cluster)]),
         run,
     )
 };
 
+/// Where MongoDB's tools send people to read about the lock.
+const SEE_ALSO: &str = "http://dochub.mongodb.org/core/fsynccommand";
+
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    if invocation.boolean("lock")? {
-        return Err(CommandError::not_supported("the option 'lock'"));
-    }
-    if !invocation.server.config.can_promise_durability() {
+    let server = invocation.server;
+    if !server.config.can_promise_durability() {
         return Err(CommandError::bad_value(
             "fsync promises nothing under --mdbx-sync utterly-no-sync",
         ));
     }
-    invocation.server.catalog().sync()?;
-    reply.append("numFiles", 1);
+    if !invocation.boolean("lock")? {
+        server.catalog().sync()?;
+        reply.append("numFiles", 1);
+        return Ok(());
+    }
+    let is_connected = |connection| server.connections.is_open(connection);
+    let locks = server.backups.lock_files(&server.database, &is_connected)?;
+    log::warning(
+        "storage",
+        "locked by fsync: writes wait for fsyncUnlock",
+        &[("lockCount", locks.into())],
+    );
+    reply.append(
+        "info",
+        "now locked against writes, use db.fsyncUnlock() to unlock",
+    );
+    reply.append("lockCount", i64::try_from(locks).unwrap_or(i64::MAX));
+    reply.append("seeAlso", SEE_ALSO);
     Ok(())
 }

@@ -1,0 +1,396 @@
+//! Brings the archive up to the journal's durable end: which segments and groups are missing, the pieces that hold them, and
+//! the pieces that these make needless.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::directory::{check_mark, read_pieces, remove_if_there, retry};
+use super::piece::{Key, NEW_SUFFIX, PIECE_HEADER_BYTES, Piece, chain, damaged};
+use super::tip::Tip;
+use crate::chain::Link;
+use crate::error::{Error, Result};
+use crate::files::{File, Files, read_full_at, sync_file, write_all_at};
+use crate::options::Identity;
+use crate::scan::GroupScanner;
+use crate::segment::{OpenSegment, Segment};
+use crate::segment_header::SEGMENT_HEADER_BYTES;
+use crate::segment_index::INDEX_OFFSET;
+use crate::segments::Segments;
+
+/// So much of a segment is copied at a time.
+const PART_BYTES: usize = 1 << 20;
+/// Between two tips that say nothing but that nothing was written.
+const IDLE_TIP_MS: u64 = 10_000;
+
+/// An archive that one process writes.
+pub struct Archive {
+    files: Arc<dyn Files>,
+    /// The pieces of each segment: from its beginning on, without gaps, none within another.
+    pieces: BTreeMap<Key, Vec<Piece>>,
+    tip: Option<Tip>,
+    bytes: u64,
+    /// A round has failed: nobody knows which of its files are there.
+    is_in_doubt: bool,
+}
+
+/// The outcome of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// Everything up to this record is in the archive.
+    pub lsn: u64,
+    /// The bytes that the round has written.
+    pub written_bytes: u64,
+    /// Segments whose predecessor is not in the archive as a whole, met in this round: what comes before them is lost.
+    pub gaps: u64,
+    /// Every segment up to this one is in the archive as a whole.
+    pub(crate) sequence: u64,
+}
+
+/// Where the journal stands as a round begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    /// The last record that was accepted.
+    pub lsn: u64,
+    /// No later record has this cluster time or an earlier one.
+    pub cluster_time: u64,
+    /// The moment at which that was so, in milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+impl Archive {
+    /// Opens the archive of this database in `files`, or begins one where there is nothing. Refuses another one's archive, a
+    /// directory of other things, and damage to the headers of pieces. Removes what a killed process has left half done.
+    pub fn open(files: Arc<dyn Files>, identity: &Identity) -> Result<Archive> {
+        check_mark(&*files, identity)?;
+        let mut archive = Archive {
+            files,
+            pieces: BTreeMap::new(),
+            tip: None,
+            bytes: 0,
+            is_in_doubt: true,
+        };
+        archive.load()?;
+        Ok(archive)
+    }
+
+    /// Reads what there is, and removes what is being written no more and what another piece has taken over.
+    fn load(&mut self) -> Result<()> {
+        let files = &*self.files;
+        for entry in files.list().map_err(|e| Error::io("list", "archive", &e))? {
+            if entry.name.ends_with(NEW_SUFFIX) {
+                remove_if_there(files, &entry.name)?;
+            }
+        }
+        let mut found: BTreeMap<Key, Vec<Piece>> = BTreeMap::new();
+        // Somebody may be removing old ones.
+        for piece in retry(&|| read_pieces(files))? {
+            found.entry(piece.key).or_default().push(piece);
+        }
+        let mut pieces = BTreeMap::new();
+        for (key, all) in found {
+            let kept = chain(all.clone());
+            let is_needless = |piece: &&Piece| {
+                !kept.contains(piece) && kept.iter().any(|other| other.contains(piece))
+            };
+            for piece in all.iter().filter(is_needless) {
+                remove_if_there(files, &piece.name())?;
+            }
+            if !kept.is_empty() {
+                pieces.insert(key, kept);
+            }
+        }
+        self.tip = Tip::read(files)?;
+        self.bytes = pieces.values().flatten().map(Piece::bytes).sum();
+        self.pieces = pieces;
+        self.is_in_doubt = false;
+        Ok(())
+    }
+
+    /// The bytes of all pieces.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The tip that was written last.
+    pub fn tip(&self) -> Option<Tip> {
+        self.tip
+    }
+
+    /// Copies what is durable and not here yet. `settled` was asked for before `durable_lsn`. With `says_so` the tip is written
+    /// though nothing was copied.
+    pub(crate) fn catch_up(
+        &mut self,
+        segments: &Segments,
+        durable_lsn: u64,
+        settled: &Settled,
+        says_so: bool,
+    ) -> Result<Archived> {
+        if self.is_in_doubt {
+            self.load()?;
+        }
+        self.is_in_doubt = true;
+        let live = segments.live();
+        let mut archived = Archived::default();
+        let mut is_whole_so_far = true;
+        for (index, segment) in live.iter().enumerate() {
+            let is_running = index + 1 == live.len();
+            let before = live.get(index.wrapping_sub(1));
+            let is_whole = self.add_segment(
+                segments,
+                segment,
+                before,
+                is_running,
+                durable_lsn,
+                &mut archived,
+            )?;
+            is_whole_so_far &= is_whole;
+            if is_whole_so_far {
+                archived.sequence = segment.header.sequence;
+            }
+        }
+        archived.lsn = durable_lsn;
+        let running = live.last().map(|segment| key_of(segment));
+        self.say_so(running, settled, &archived, says_so)?;
+        self.is_in_doubt = false;
+        Ok(archived)
+    }
+
+    fn say_so(
+        &mut self,
+        running: Option<Key>,
+        settled: &Settled,
+        archived: &Archived,
+        says_so: bool,
+    ) -> Result<()> {
+        let is_due = self
+            .tip
+            .is_none_or(|tip| settled.unix_ms >= tip.unix_ms.saturating_add(IDLE_TIP_MS));
+        let has_all = archived.lsn >= settled.lsn;
+        let Some(key) =
+            running.filter(|_| has_all && (says_so || is_due || archived.written_bytes > 0))
+        else {
+            return Ok(());
+        };
+        let tip = Tip {
+            lsn: archived.lsn,
+            cluster_time: settled.cluster_time,
+            unix_ms: settled.unix_ms,
+            sequence: key.sequence,
+            incarnation: key.incarnation,
+        };
+        tip.write(&*self.files)?;
+        self.tip = Some(tip);
+        Ok(())
+    }
+
+    /// Copies what is missing of one segment; whether all of it is in the archive now, for good.
+    fn add_segment(
+        &mut self,
+        segments: &Segments,
+        segment: &Arc<Segment>,
+        before: Option<&Arc<Segment>>,
+        is_running: bool,
+        durable_lsn: u64,
+        archived: &mut Archived,
+    ) -> Result<bool> {
+        let key = key_of(segment);
+        let last = self.pieces.get(&key).and_then(|pieces| pieces.last());
+        let last_lsn = segment.last_lsn.load(Ordering::Acquire);
+        let is_ended = !is_running && last_lsn <= durable_lsn;
+        if let Some(last) = last {
+            // A segment that was restored may have been cut: then the archive has more of it than the journal.
+            if last.is_finished || last.next_lsn > last_lsn + 1 {
+                return Ok(!is_running);
+            }
+            if !is_ended && last.next_lsn == last_lsn + 1 {
+                return Ok(false);
+            }
+        }
+        if is_running && (last_lsn == 0 || durable_lsn < segment.first_lsn.load(Ordering::Acquire))
+        {
+            // It may be given up by the next start, and its sequence used again.
+            return Ok(false);
+        }
+        if last.is_none() && !is_running && self.begins_after(segment)? {
+            return Ok(true);
+        }
+        let open = match segments.open(segment) {
+            // It was freed meanwhile, because too much waited; the gap is told with the next one.
+            Err(Error::HistoryMissing { .. }) => return Ok(true),
+            opened => opened?,
+        };
+        if last.is_none() {
+            archived.gaps += u64::from(self.is_behind_gap(key, before));
+        }
+        let piece = self.gather(&open, durable_lsn, is_ended)?;
+        if let Some(piece) = piece {
+            archived.written_bytes += self.put(piece, &open)?;
+        }
+        Ok(is_ended)
+    }
+
+    /// Whether the archive begins with a later segment than this one, which was removed from it then.
+    fn begins_after(&self, segment: &Segment) -> Result<bool> {
+        let Some((key, pieces)) = self.pieces.first_key_value() else {
+            return Ok(false);
+        };
+        if segment.header.sequence >= key.sequence {
+            return Ok(false);
+        }
+        // Data that was restored from an older backup writes such sequences once more.
+        let (first, _) = pieces[0].segment_header(&*self.files)?;
+        Ok(segment.header.created_unix_ms < first.created_unix_ms)
+    }
+
+    /// Whether the archive has something, and not the segment that comes before this one.
+    fn is_behind_gap(&self, key: Key, before: Option<&Arc<Segment>>) -> bool {
+        let is_first = self.pieces.is_empty() || key.sequence <= 1;
+        let has_before = match before {
+            Some(before) => self.pieces.contains_key(&key_of(before)),
+            // Which life the one before was of the journal does not know any more.
+            None => (self.pieces.keys()).any(|other| other.sequence + 1 == key.sequence),
+        };
+        !is_first && !has_before
+    }
+
+    /// The piece that is to be written next of a segment: what is durable and not here, and with it those pieces before it that
+    /// are no longer. None if there is nothing new.
+    fn gather(
+        &self,
+        open: &OpenSegment,
+        durable_lsn: u64,
+        is_ended: bool,
+    ) -> Result<Option<Piece>> {
+        let key = key_of(open);
+        let none = Vec::new();
+        let pieces = self.pieces.get(&key).unwrap_or(&none);
+        let (from, mut link) = match pieces.last() {
+            Some(last) => (last.to, last.link()),
+            None => (SEGMENT_HEADER_BYTES as u64, Link::before(open, 0)),
+        };
+        let first_begins = if pieces.is_empty() { 0 } else { from };
+        let mut scanner = GroupScanner::new(open, from);
+        let mut piece = None;
+        while let Ok(header) = scanner.peek()?
+            && header.next_lsn() - 1 <= durable_lsn
+        {
+            if pieces.is_empty() && piece.is_none() && link.next_lsn == 0 {
+                // The first group of a segment that continues an incarnation is believed.
+                link.next_lsn = header.first_lsn;
+            }
+            if !link.accepts(&header) {
+                // It may be of the file's older use.
+                break;
+            }
+            let piece = piece.get_or_insert_with(|| Piece::begin(key, first_begins, &link));
+            piece.note(&header);
+            link.advance(&header);
+            scanner.skip(&header);
+        }
+        check_end(open, &link, durable_lsn)?;
+        let mut piece = match piece {
+            Some(piece) => piece,
+            None if is_ended => Piece::begin(key, first_begins, &link),
+            None => return Ok(None),
+        };
+        piece.is_finished = is_ended;
+        for earlier in pieces.iter().rev() {
+            if !is_ended && earlier.bytes() > piece.bytes() {
+                break;
+            }
+            take_over(&mut piece, earlier);
+        }
+        Ok(Some(piece))
+    }
+
+    /// Writes the piece, and removes those that it has taken over. Returns the bytes written.
+    fn put(&mut self, mut piece: Piece, open: &OpenSegment) -> Result<u64> {
+        let name = piece.name();
+        let new_name = format!("{name}{NEW_SUFFIX}");
+        let failed = |action| move |error: std::io::Error| Error::io(action, "archive", &error);
+        let file = self.files.create(&new_name).map_err(failed("create in"))?;
+        piece.body_crc = copy(open, &piece, &*file)?;
+        write_all_at(&*file, &piece.encode(), 0).map_err(failed("write to"))?;
+        sync_file(&*file).map_err(failed("sync"))?;
+        self.files
+            .rename(&new_name, &name)
+            .and_then(|()| self.files.sync_directory())
+            .map_err(failed("rename in"))?;
+        let bytes = piece.bytes();
+        let pieces = self.pieces.entry(piece.key).or_default();
+        let kept = pieces
+            .iter()
+            .take_while(|other| !piece.contains(other))
+            .count();
+        let needless: Vec<Piece> = pieces.drain(kept..).collect();
+        self.bytes += bytes;
+        pieces.push(piece.clone());
+        self.bytes -= needless.iter().map(Piece::bytes).sum::<u64>();
+        // A piece that is finished and grows no more keeps its name.
+        for other in needless.iter().filter(|other| other.name() != name) {
+            remove_if_there(&*self.files, &other.name())?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Whether the groups that were followed hold all that is durable of the segment.
+fn check_end(open: &OpenSegment, link: &Link, durable_lsn: u64) -> Result<()> {
+    let last_lsn = open.last_lsn.load(Ordering::Acquire).min(durable_lsn);
+    let first_lsn = open.first_lsn.load(Ordering::Acquire);
+    match first_lsn == 0 || last_lsn < first_lsn || link.next_lsn > last_lsn {
+        true => Ok(()),
+        false => Err(damaged(
+            &open.name,
+            0,
+            "its groups do not go on to its last record, or not behind what the archive has",
+        )),
+    }
+}
+
+/// Lets the piece begin where the one before it does.
+fn take_over(piece: &mut Piece, earlier: &Piece) {
+    piece.from = earlier.from;
+    piece.latest_unix_ms = piece.latest_unix_ms.max(earlier.latest_unix_ms);
+    if earlier.first_lsn != 0 {
+        piece.first_lsn = earlier.first_lsn;
+        piece.previous_crc = earlier.previous_crc;
+        piece.first_unix_ms = earlier.first_unix_ms;
+    }
+}
+
+/// Copies the piece's range of the segment; the checksum of it. The segment's index is left out: it may just be written.
+fn copy(open: &OpenSegment, piece: &Piece, file: &dyn File) -> Result<u32> {
+    let failed = |error: std::io::Error| Error::io("archive", &open.name, &error);
+    let mut part = vec![0; PART_BYTES.min(piece.bytes() as usize)];
+    let (mut at, mut crc) = (piece.from, 0);
+    while at < piece.to {
+        let wanted = part.len().min((piece.to - at) as usize);
+        let filled = read_full_at(&*open.file, &mut part[..wanted], at).map_err(failed)?;
+        if filled < wanted {
+            return Err(failed(ErrorKind::UnexpectedEof.into()));
+        }
+        if at < SEGMENT_HEADER_BYTES as u64 {
+            debug_assert_eq!(
+                at, 0,
+                "a piece begins with the segment or behind its header"
+            );
+            let header_bytes = wanted.min(SEGMENT_HEADER_BYTES);
+            part[INDEX_OFFSET..header_bytes].fill(0);
+        }
+        crc = crc32c::crc32c_append(crc, &part[..wanted]);
+        let target = PIECE_HEADER_BYTES as u64 + (at - piece.from);
+        write_all_at(file, &part[..wanted], target).map_err(failed)?;
+        at += wanted as u64;
+    }
+    Ok(crc)
+}
+
+fn key_of(segment: &Segment) -> Key {
+    Key {
+        sequence: segment.header.sequence,
+        incarnation: segment.header.incarnation,
+    }
+}
