@@ -291,11 +291,12 @@ class PlainCopy : public FSRandomAccessFile {
   std::string plain_;
 };
 
-// RocksDB does not open a store for which no log can be made.
+// RocksDB does not open a store for which no log can be made, nor one whose log does not tell its length.
 class SilentLogger : public Logger {
  public:
   using Logger::Logv;
   void Logv(const char*, va_list) override {}
+  size_t GetLogFileSize() const override { return 0; }
 };
 
 class SealedFileSystem : public FileSystemWrapper {

@@ -4,7 +4,7 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),

@@ -41,13 +41,13 @@ pub fn unlock(config: &Config, master: Option<&MasterKey>) -> Result<Option<Data
             Keystore::create(directory, master).map_err(told)?
         }
     };
-    let id = keystore.id().iter().map(|byte| format!("{byte:02x}"));
+    let id = u128::from_be_bytes(keystore.id());
     log::info(
         "storage",
         "the data is encrypted at rest",
         &[
             ("cipher", "AES256-GCM".into()),
-            ("keystore", id.collect::<String>().into()),
+            ("keystore", format!("{id:032x}").into()),
             ("generation", (keystore.generation() as i64).into()),
         ],
     );

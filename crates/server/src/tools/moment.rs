@@ -11,6 +11,9 @@ use crate::process::engine::JOURNAL;
 
 type Result<T> = std::result::Result<T, String>;
 
+/// The first chunk of a segment has its header.
+const _: () = assert!(CHUNK_BYTES >= 4096);
+
 /// Where a restore goes to, and which way.
 pub struct Way {
     pub history: History,
@@ -124,7 +127,6 @@ pub fn goes_on(
         let Some(chunk) = file.chunks.first().filter(|_| is_segment) else {
             continue;
         };
-        debug_assert!(CHUNK_BYTES >= 4096, "a chunk has the header");
         let bytes = repository.chunk(*chunk, chunk_bytes(file.bytes, 0))?;
         let header = inspect::segment_header(&file.name, &bytes);
         segments.push(header.map_err(|error| error.to_string())?);

@@ -439,6 +439,13 @@ mod tests {
             "auditLog.format" => "auditLog.destination: file\nauditLog.path: x\n",
             "auditLog.filter" => "auditLog.destination: console\n",
             "replication.advertise" => "replication.replSetName: rs0\n",
+            "security.enableEncryption" => {
+                "storage.engine: memory\nsecurity.encryptionKeyFile: k\n"
+            }
+            "security.encryptionKeyFile" => {
+                "storage.engine: memory\nsecurity.enableEncryption: true\n"
+            }
+            "storage.journalArchiveHoldMB" => "storage.journalArchive: a\n",
             _ => "",
         }
     }
