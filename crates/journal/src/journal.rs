@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::archive::{Archive, Archived, Settled};
+use crate::archive::{Archive, Archived, Round, Settled};
 use crate::backlog::Backlog;
 use crate::copy::Pin;
 use crate::error::{Error, Result};
@@ -334,9 +334,27 @@ impl Journal {
         Ok(durable_lsn)
     }
 
+    /// Looks at what the archive has already, so that segments that it has do not wait for it. Called when the archive was opened.
+    pub fn begin_archive(&self, archive: &Archive) {
+        if let Some(local) = &self.local {
+            let whole = archive.whole_through(&local.segments.live());
+            local.segments.note_archived(whole);
+        }
+    }
+
     /// Brings the archive up to what is durable. With `syncs` everything accepted is made durable first, and the archive says
     /// up to which moment it has everything. Writers wait for nothing of it. One archive at a time is kept.
     pub fn archive(&self, archive: &mut Archive, syncs: bool) -> Result<Archived> {
+        self.archive_unless(archive, syncs, &|| false)
+    }
+
+    /// Like `archive`, but ends with `Interrupted` soon after `is_over` says so. The next call goes on from there.
+    pub fn archive_unless(
+        &self,
+        archive: &mut Archive,
+        syncs: bool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Archived> {
         let Some(local) = &self.local else {
             return Err(not_in_files("archive"));
         };
@@ -345,9 +363,20 @@ impl Journal {
             true => self.sync()?,
             false => self.durable_lsn(),
         };
-        let archived = archive.catch_up(&local.segments, durable_lsn, &settled, syncs)?;
-        local.segments.note_archived(archived.sequence);
-        Ok(archived)
+        let round = Round {
+            durable_lsn,
+            settled,
+            says_so: syncs,
+            is_over,
+        };
+        let archived = archive.catch_up(&local.segments, &round);
+        let whole = match &archived {
+            Ok(archived) => archived.sequence,
+            // What came into the archive before the failure is there.
+            Err(_) => archive.whole_through(&local.segments.live()),
+        };
+        local.segments.note_archived(whole);
+        archived
     }
 
     /// A place behind which every record has a later time than everything before it: the clock's second is over for those that
@@ -358,9 +387,11 @@ impl Journal {
         self.pipeline.advance_cluster_time(second);
         // A group that got its time before that is accepted when its turn is over.
         self.pipeline.wait_out_turn();
+        // Asked for before the last record: one that comes in between has a later time than what the archive claims to have.
+        let cluster_time = second.max(self.cluster_time());
         Settled {
             lsn: self.accepted_lsn(),
-            cluster_time: second.max(self.cluster_time()),
+            cluster_time,
             unix_ms,
         }
     }
@@ -400,8 +431,7 @@ impl Journal {
     pub fn trouble(&self) -> Option<String> {
         let segments = &self.local.as_ref()?.segments;
         let overruns = || {
-            let waiting = segments.waiting_for_archive()?;
-            (waiting.bytes > waiting.bytes_max).then(|| {
+            segments.overruns_hold().then(|| {
                 "more waits for the archive than is held for it: the oldest segments are freed without, and the archive has a gap"
                     .to_owned()
             })

@@ -84,7 +84,7 @@ struct Table {
 /// The segments that wait for the archive.
 #[derive(Clone, Copy, Default)]
 struct ArchiveHold {
-    /// Segments up to this sequence are in the archive; none until it has been looked into.
+    /// Segments up to this sequence are in the archive; none until it has been looked into. All of them wait until then.
     sequence: Option<u64>,
     /// As long as those that wait take no more than this, they stay.
     bytes_max: u64,
@@ -113,19 +113,18 @@ impl Table {
 
     /// Whether the segment stays because the archive does not have it yet.
     fn waits_for_archive(&self, segment: &Segment) -> bool {
-        self.hold.is_some_and(|hold| match hold.sequence {
-            None => true,
-            Some(sequence) => {
-                segment.header.sequence > sequence && self.waiting_bytes() <= hold.bytes_max
-            }
+        self.hold.is_some_and(|hold| {
+            let is_missing = segment.header.sequence > hold.sequence.unwrap_or(0);
+            is_missing && self.waiting_bytes() <= hold.bytes_max
         })
     }
 
-    /// Bytes of the full segments that the archive does not have.
+    /// Bytes of the full segments that the archive does not have, as far as is known.
     fn waiting_bytes(&self) -> u64 {
-        let Some(sequence) = self.hold.and_then(|hold| hold.sequence) else {
+        let Some(hold) = self.hold else {
             return 0;
         };
+        let sequence = hold.sequence.unwrap_or(0);
         let full = self.live.len().saturating_sub(1);
         let waiting = self.live[..full].iter();
         let waiting = waiting.filter(|segment| segment.header.sequence > sequence);
@@ -383,6 +382,14 @@ impl Segments {
             given_up: hold.given_up,
             given_up_bytes: hold.given_up_bytes,
         })
+    }
+
+    /// Whether the archive, which has been looked into, lacks more than is held for it.
+    pub fn overruns_hold(&self) -> bool {
+        let table = self.table.lock();
+        let is_known = |hold: &ArchiveHold| hold.sequence.is_some();
+        let hold = table.hold.filter(is_known);
+        hold.is_some_and(|hold| table.waiting_bytes() > hold.bytes_max)
     }
 
     /// The segment that could not be freed before, or the oldest one if it is not needed any more.

@@ -1,6 +1,6 @@
 //! The archive as its readers see it: the segments of all lives, how they follow each other, and where something is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub struct History {
     pub(super) files: Arc<dyn Files>,
     pub(super) identity: Identity,
     pub(super) segments: BTreeMap<Key, ArchivedSegment>,
+    /// Pieces that nobody can use, because bytes of their segment are missing before them.
+    pub(super) behind_holes: Vec<Piece>,
     pub(super) tip: Option<Tip>,
 }
 
@@ -109,16 +111,19 @@ impl History {
             for piece in read_pieces(&*files)? {
                 pieces.entry(piece.key).or_default().push(piece);
             }
-            let mut segments = BTreeMap::new();
-            for (key, pieces) in pieces {
-                if let Some(segment) = of_pieces(&*files, pieces)? {
-                    segments.insert(key, segment);
-                }
+            let (mut segments, mut behind_holes) = (BTreeMap::new(), Vec::new());
+            for (key, mut pieces) in pieces {
+                let segment = of_pieces(&*files, pieces.clone())?;
+                let used = segment.as_ref().map_or(&[][..], |segment| &segment.pieces);
+                pieces.retain(|piece| !used.iter().any(|other| other.contains(piece)));
+                behind_holes.append(&mut pieces);
+                segments.extend(segment.map(|segment| (key, segment)));
             }
             Ok(History {
                 files: Arc::clone(&files),
                 identity: identity.clone(),
                 segments,
+                behind_holes,
                 tip,
             })
         })
@@ -139,36 +144,40 @@ impl History {
     /// Removes the segments that end before `lsn`, which nobody needs who begins there or later; the bytes that became free. A
     /// server may be writing the archive meanwhile.
     pub fn remove_before(&self, files: &dyn Files, lsn: u64) -> Result<u64> {
+        let mut needless = BTreeSet::new();
+        for (&key, segment) in &self.segments {
+            let is_before = match segment.first_lsn() {
+                // It holds nothing, and would stand at the beginning of what is left.
+                0 => (self.parent(key)?).is_none_or(|parent| needless.contains(&parent)),
+                _ => segment.last_lsn() < lsn,
+            };
+            if is_before && !self.may_grow(key, segment) {
+                needless.insert(key);
+            }
+        }
         let mut freed = 0;
         // Oldest first: what is cut off leaves no gap.
-        for segment in self.segments.values() {
-            let is_before = segment.end().is_finished && segment.last_lsn() < lsn;
-            if segment.first_lsn() == 0 || !is_before {
-                continue;
-            }
-            for piece in &segment.pieces {
-                remove_if_there(files, &piece.name())?;
-                freed += piece.bytes();
-            }
+        for piece in needless.iter().flat_map(|key| &self.segments[key].pieces) {
+            remove_if_there(files, &piece.name())?;
+            freed += piece.bytes();
         }
         let synced = files.sync_directory();
         synced.map_err(|e| Error::io("sync directory of", "archive", &e))?;
         Ok(freed)
     }
 
-    /// Reads every byte; what is damaged. `progress` is told of the bytes of each piece.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Vec<Error> {
-        let mut damages = Vec::new();
-        for segment in self.segments.values() {
-            for piece in &segment.pieces {
-                let whole = piece.read_body(&*self.files, &mut |_, _| Ok(()));
-                damages.extend(whole.err());
-                progress(piece.bytes());
-            }
-            let groups = segment.walk(&*self.files, 0, &mut |_, _| ControlFlow::Continue(()));
-            damages.extend(groups.err());
+    /// Whether a server may add to the segment, so that its pieces have to stay. Nobody adds to the last segment of a life that
+    /// was given up, which nobody finishes either.
+    fn may_grow(&self, key: Key, segment: &ArchivedSegment) -> bool {
+        if segment.end().is_finished {
+            return false;
         }
-        damages
+        let made = |segment: &ArchivedSegment| segment.header.created_unix_ms;
+        let is_latest = self.segments.values().map(made).max() == Some(made(segment));
+        let is_of_tip = self
+            .tip
+            .is_none_or(|tip| tip.incarnation == key.incarnation && tip.sequence <= key.sequence);
+        is_latest || is_of_tip
     }
 
     /// The segment as the archive has it now.
@@ -219,8 +228,10 @@ impl History {
             return Ok(None);
         };
         if !header.begins_incarnation() {
-            let same = Key { sequence, ..key };
-            return Ok(self.segments.contains_key(&same).then_some(same));
+            // Where segments are missing, the life goes on behind a gap.
+            let lower = self.segments.range(..key).rev().map(|(&lower, _)| lower);
+            let mut same = lower.filter(|lower| lower.incarnation == key.incarnation);
+            return Ok(same.next());
         }
         let before = Key {
             sequence,

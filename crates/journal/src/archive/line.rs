@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::history::{ArchivedSegment, History};
 use super::piece::{Key, Piece};
+use super::tip::Tip;
 use crate::error::Result;
 use crate::group_header::GroupHeader;
 
@@ -46,7 +47,7 @@ impl Moment {
     }
 }
 
-/// The place in a line that a moment names: behind a group.
+/// The place in a line that a moment names, which is behind a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// The last record; 0 where the moment is before the first one.
@@ -54,6 +55,37 @@ pub struct Cut {
     /// Whether the archive is known to have everything up to the moment: else records may be missing between the last one that
     /// it has and the moment.
     pub is_certain: bool,
+    /// The first record that the line has behind the moment, if the moment is in a gap of the line.
+    pub gap_ends_before: Option<u64>,
+}
+
+/// The last group that belongs to the moment, as far as the line was followed.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    /// Its last record; 0 if no group belongs to the moment.
+    lsn: u64,
+    /// The lowest cluster time that the next record can have; 0 if that is not known.
+    next_cluster_time: u64,
+}
+
+impl Taken {
+    fn group(group: &GroupHeader) -> Taken {
+        Taken {
+            lsn: group.next_lsn() - 1,
+            next_cluster_time: group.stamp.behind(group.count).cluster_time,
+        }
+    }
+
+    /// Whether every record that comes behind this group, wherever it is, is later than the moment.
+    fn ends(&self, moment: Moment) -> bool {
+        // Cluster times rise: whatever comes later has a later one than the last record.
+        match moment {
+            Moment::Lsn(lsn) => lsn <= self.lsn,
+            Moment::ClusterTime(time) => time < self.next_cluster_time,
+            Moment::UnixMs(ms) => ms / 1000 < self.next_cluster_time.saturating_sub(1) >> 32,
+            Moment::Latest => true,
+        }
+    }
 }
 
 /// Records of a line without a gap.
@@ -94,18 +126,34 @@ impl Line {
         while let Some(key) = next {
             let segment = &history.segments[&key];
             next = parent(key);
-            let before = next.map(|before| &history.segments[&before]);
             stretches.push(Stretch {
                 key,
                 last_lsn: segment.last_lsn().min(last_lsn),
-                is_behind_gap: before.is_none_or(|before| !is_continued(before, segment)),
+                is_behind_gap: true,
             });
             last_lsn = match segment.header.begins_incarnation() {
                 true => segment.header.previous_end_lsn,
+                // A segment without records lets the next one begin where the one before it ends.
+                false if segment.first_lsn() == 0 => last_lsn,
                 false => u64::MAX,
             };
         }
         stretches.reverse();
+        // The last stretch so far that has records: those without any say nothing of what lies between.
+        let mut with_records: Option<Stretch> = None;
+        for at in 0..stretches.len() {
+            let stretch = stretches[at];
+            stretches[at].is_behind_gap = match at.checked_sub(1) {
+                None => true,
+                Some(before) => {
+                    let is_next = stretches[before].key.sequence + 1 == stretch.key.sequence;
+                    !is_next || !is_continued(history, with_records.as_ref(), &stretch)
+                }
+            };
+            if stretch.last_lsn != 0 {
+                with_records = Some(stretch);
+            }
+        }
         Line { stretches }
     }
 
@@ -157,59 +205,91 @@ impl Line {
 
     /// The place behind the last group that belongs to the moment.
     pub fn cut_at(&self, history: &History, moment: Moment) -> Result<Cut> {
-        let mut cut = Cut::default();
+        let mut taken = Taken::default();
+        // Whether records may be missing between the last group that was taken and the next one.
+        let mut is_behind_gap = false;
         for stretch in &self.stretches {
-            let segment = &history.segments[&stretch.key];
-            for (number, piece) in segment.pieces.iter().enumerate() {
-                if piece.first_lsn == 0 || piece.first_lsn > stretch.last_lsn {
-                    continue;
-                }
-                if !reaches_beyond(piece, moment) && piece.next_lsn <= stretch.last_lsn + 1 {
-                    cut.lsn = piece.next_lsn - 1;
-                    continue;
-                }
-                let mut is_over = false;
-                segment.walk(&*history.files, piece.first_lsn, &mut |group, at| {
-                    is_over = group.count > 0 && at == number && moment.is_before(group);
-                    if is_over || at > number || group.next_lsn() > stretch.last_lsn + 1 {
-                        return ControlFlow::Break(());
-                    }
-                    cut.lsn = group.next_lsn() - 1;
-                    ControlFlow::Continue(())
-                })?;
-                if is_over {
-                    cut.is_certain = true;
-                    return Ok(cut);
-                }
-            }
+            is_behind_gap |= stretch.is_behind_gap;
+            let before = taken.lsn;
+            let later = take_from(history, stretch, moment, &mut taken)?;
+            // A gap that begins the line hides nothing that the line could lead to.
+            is_behind_gap &= taken.lsn == before && before != 0;
+            let Some(first_later_lsn) = later else {
+                continue;
+            };
+            let is_in_gap = is_behind_gap && !taken.ends(moment);
+            return Ok(Cut {
+                lsn: taken.lsn,
+                is_certain: !is_in_gap,
+                gap_ends_before: is_in_gap.then_some(first_later_lsn),
+            });
         }
-        cut.is_certain = self.has_all_up_to(history, cut.lsn, moment);
-        Ok(cut)
+        Ok(Cut {
+            lsn: taken.lsn,
+            is_certain: taken.ends(moment) || self.is_told(history, taken.lsn, moment),
+            gap_ends_before: None,
+        })
     }
 
-    /// Whether nothing that belongs to the moment can come behind `last_lsn`, with which the line ends.
-    fn has_all_up_to(&self, history: &History, last_lsn: u64, moment: Moment) -> bool {
-        let end = history.segments[&self.leaf()].end();
-        // Cluster times rise: what comes later has a later one than the last record.
-        let is_before_next = match moment {
-            Moment::Lsn(lsn) => lsn <= last_lsn,
-            Moment::ClusterTime(time) => time < end.behind.cluster_time,
-            Moment::UnixMs(ms) => ms / 1000 < end.behind.cluster_time.saturating_sub(1) >> 32,
-            Moment::Latest => true,
-        };
-        let is_own = |key: Key, tip_sequence: u64| {
-            key.sequence == tip_sequence || key.sequence + 1 == tip_sequence
-        };
-        let tip = history
-            .tip
-            .filter(|tip| tip.lsn == last_lsn && is_own(self.leaf(), tip.sequence));
-        let is_told = tip.is_some_and(|tip| match moment {
+    /// Whether the tip says that nothing that belongs to the moment comes behind `last_lsn`, with which the line ends.
+    fn is_told(&self, history: &History, last_lsn: u64, moment: Moment) -> bool {
+        let tip = self.tip(history).filter(|tip| tip.lsn == last_lsn);
+        tip.is_some_and(|tip| match moment {
             Moment::Lsn(_) | Moment::Latest => false,
             Moment::ClusterTime(time) => time <= tip.cluster_time,
             Moment::UnixMs(ms) => ms <= tip.unix_ms,
-        });
-        is_before_next || is_told
+        })
     }
+
+    /// The archive's tip, if it is of the end of this line and not of another life's.
+    pub fn tip(&self, history: &History) -> Option<Tip> {
+        let mut stretches = self.stretches.iter().rev();
+        let last = stretches.find(|stretch| stretch.last_lsn != 0)?;
+        let tip = history.tip?;
+        (tip.key() == last.key && tip.lsn == last.last_lsn).then_some(tip)
+    }
+}
+
+/// Takes the groups of the stretch that belong to the moment; the first record of the next one, if that one is later.
+fn take_from(
+    history: &History,
+    stretch: &Stretch,
+    moment: Moment,
+    taken: &mut Taken,
+) -> Result<Option<u64>> {
+    let segment = &history.segments[&stretch.key];
+    let next_lsn = stretch.last_lsn + 1;
+    for (number, piece) in segment.pieces.iter().enumerate() {
+        if piece.first_lsn == 0 || piece.first_lsn > stretch.last_lsn {
+            continue;
+        }
+        if !reaches_beyond(piece, moment) && piece.next_lsn <= next_lsn {
+            *taken = Taken {
+                lsn: piece.next_lsn - 1,
+                next_cluster_time: piece.behind.cluster_time,
+            };
+            continue;
+        }
+        let mut first_later_lsn = None;
+        segment.walk(&*history.files, piece.first_lsn, &mut |group, at| {
+            // What a life wrote behind the place that the line leaves it at says nothing of the moment.
+            if at > number || group.next_lsn() > next_lsn {
+                return ControlFlow::Break(());
+            }
+            if group.count > 0 && moment.is_before(group) {
+                first_later_lsn = Some(group.first_lsn);
+                return ControlFlow::Break(());
+            }
+            if group.count > 0 {
+                *taken = Taken::group(group);
+            }
+            ControlFlow::Continue(())
+        })?;
+        if first_later_lsn.is_some() {
+            return Ok(first_later_lsn);
+        }
+    }
+    Ok(None)
 }
 
 /// Whether some group of the piece may come later than the moment.
@@ -221,21 +301,27 @@ fn reaches_beyond(piece: &Piece, moment: Moment) -> bool {
     is_later || may_be_later
 }
 
-/// Whether `segment` goes on where the one before it ends, with no record between.
-fn is_continued(before: &ArchivedSegment, segment: &ArchivedSegment) -> bool {
+/// Whether the stretch goes on where `before` ends, the last one before it that has records, with none between.
+fn is_continued(history: &History, before: Option<&Stretch>, stretch: &Stretch) -> bool {
+    let segment = &history.segments[&stretch.key];
     if segment.header.is_behind_gap() {
         return false;
     }
+    let Some(before) = before else {
+        return true;
+    };
     if segment.header.begins_incarnation() {
         // It was looked for by the place that it goes on from.
+        return before.last_lsn == segment.header.previous_end_lsn;
+    }
+    let first_lsn = segment.first_lsn();
+    if first_lsn == 0 {
         return true;
     }
-    let (last, first_lsn) = (before.last_lsn(), segment.first_lsn());
-    let is_next = last == 0 || first_lsn == 0 || last + 1 == first_lsn;
-    let end = before.end();
-    let first = &segment.pieces[0];
-    let is_linked = first.previous_crc == end.last_crc || last == 0 || first_lsn == 0;
-    is_next && is_linked
+    let previous_crc = segment.pieces.iter().find(|piece| piece.first_lsn != 0);
+    let last_crc = history.segments[&before.key].end().last_crc;
+    before.last_lsn + 1 == first_lsn
+        && previous_crc.is_some_and(|first| first.previous_crc == last_crc)
 }
 
 fn first_unix_ms(segment: &ArchivedSegment) -> u64 {

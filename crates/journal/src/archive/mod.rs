@@ -20,11 +20,12 @@ mod line;
 mod piece;
 mod rebuild;
 mod tip;
+mod verify;
 mod writer;
 
 pub use history::History;
 pub use line::{Cut, Line, Moment, Range};
 pub use rebuild::Rebuilt;
 pub use tip::Tip;
-pub(crate) use writer::Settled;
 pub use writer::{Archive, Archived};
+pub(crate) use writer::{Round, Settled};

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use super::directory::retry;
+use super::directory::{remove_if_there, retry};
 use super::history::{ArchivedSegment, History};
 use super::line::{Line, Stretch};
 use super::piece::{Key, damaged};
@@ -66,13 +66,21 @@ impl Line {
         goes_on && is_next && self.is_gapless(1, cut_lsn, history)
     }
 
+    /// Whether no gap lies before any stretch from that one on that holds a record up to `cut_lsn`.
     fn is_gapless(&self, from: usize, cut_lsn: u64, history: &History) -> bool {
-        let later = self.stretches.iter().skip(from);
-        let mut needed = later.take_while(|stretch| {
+        let behind = self.end_of_needed(history, cut_lsn).max(from);
+        let mut stretches = self.stretches[from..behind].iter();
+        stretches.all(|stretch| !stretch.is_behind_gap)
+    }
+
+    /// The position behind the last stretch that holds a record up to `cut_lsn`. Segments without records behind it hold nothing.
+    fn end_of_needed(&self, history: &History, cut_lsn: u64) -> usize {
+        let is_needed = |stretch: &Stretch| {
             let first_lsn = history.segments[&stretch.key].first_lsn();
-            first_lsn == 0 || first_lsn <= cut_lsn
-        });
-        needed.all(|stretch| !stretch.is_behind_gap)
+            first_lsn != 0 && first_lsn <= cut_lsn
+        };
+        let last = self.stretches.iter().rposition(is_needed);
+        last.map_or(0, |last| last + 1)
     }
 }
 
@@ -87,24 +95,24 @@ impl History {
         cut_lsn: u64,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Rebuilt> {
-        let segments = open_segments(files, Some(&self.identity))?;
-        let Some(last) = segments.last() else {
+        open_segments(files, Some(&self.identity))?;
+        let backup = inspect::verify(files)?;
+        let has_records = |summary: &&inspect::SegmentSummary| summary.last_lsn != 0;
+        let with_records = backup.segments.iter().rfind(has_records);
+        let Some(goes_on_in) = with_records.or(backup.segments.first()) else {
             return Err(Error::HistoryMissing {
                 needed_lsn: 1,
                 first_lsn: 0,
             });
         };
-        let (backup_sequence, backup) = (last.header.sequence, inspect::verify(files)?);
-        let needed = line.stretches.iter().filter(|stretch| {
-            let first_lsn = self.segments[&stretch.key].first_lsn();
-            stretch.key.sequence >= backup_sequence && (first_lsn == 0 || first_lsn <= cut_lsn)
-        });
-        let needed: Vec<&Stretch> = needed.collect();
-        // Segments without records at the end hold nothing.
-        let has_records = |stretch: &&Stretch| self.segments[&stretch.key].first_lsn() != 0;
-        let ends = needed.iter().rposition(has_records).map_or(0, |at| at + 1);
         if cut_lsn > backup_lsn {
-            for stretch in &needed[..ends] {
+            let sequence = goes_on_in.header.sequence;
+            // They hold nothing, and another life may have had their places.
+            let behind = backup.segments.iter();
+            for empty in behind.filter(|summary| summary.header.sequence > sequence) {
+                remove_if_there(files, &empty.name)?;
+            }
+            for stretch in self.needed_from(line, sequence, cut_lsn) {
                 let last_lsn = stretch.last_lsn.min(cut_lsn);
                 let progress = RefCell::new(&mut *progress);
                 retry(&|| {
@@ -120,6 +128,13 @@ impl History {
         check(files, backup_lsn, backup.stamp, cut_lsn)
     }
 
+    /// The stretches from the segment with that sequence on, up to the last one that holds a record up to `cut_lsn`.
+    fn needed_from<'l>(&self, line: &'l Line, sequence: u64, cut_lsn: u64) -> &'l [Stretch] {
+        let stretches = &line.stretches;
+        let from = stretches.partition_point(|stretch| stretch.key.sequence < sequence);
+        &stretches[from..line.end_of_needed(self, cut_lsn).max(from)]
+    }
+
     /// Writes the segment's header and its groups up to `last_lsn`, with zeros behind them.
     fn write_segment(
         &self,
@@ -130,12 +145,7 @@ impl History {
     ) -> Result<()> {
         let name = segment_name(archived.header.sequence);
         let failed = |error: std::io::Error| Error::io("write", &name, &error);
-        match files.remove(&name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(error));
-            }
-            _ => {}
-        }
+        remove_if_there(files, &name)?;
         let file = files.create(&name).map_err(failed)?;
         let is_needed = |first_lsn: u64| first_lsn == 0 || first_lsn <= last_lsn;
         for piece in (archived.pieces.iter()).take_while(|piece| is_needed(piece.first_lsn)) {

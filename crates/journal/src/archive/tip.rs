@@ -2,10 +2,11 @@
 //!
 //! Without it nobody could tell an hour without writes from an hour that was not archived.
 
+use super::piece::Key;
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at, sync_file, write_all_at};
 
-const NAME: &str = "archive.tip";
+pub(super) const NAME: &str = "archive.tip";
 const NEW_NAME: &str = "archive.tip.new";
 const MAGIC: &[u8; 4] = b"QAT1";
 const TIP_BYTES: usize = 48;
@@ -20,23 +21,49 @@ pub struct Tip {
     pub cluster_time: u64,
     /// Every record that was acknowledged before this moment is, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// The segment that was written then.
+    /// The segment that holds the last record.
     pub sequence: u64,
-    /// The life of the journal that wrote it.
+    /// The life of the journal that wrote that segment.
     pub incarnation: u64,
+}
+
+/// What stands under the tip's name.
+pub(super) enum FoundTip {
+    Nothing,
+    Whole(Tip),
+    Damaged,
 }
 
 impl Tip {
     /// The tip of the archive in `files`; none where there is none, or where it is damaged: it only adds to what pieces say.
     pub(super) fn read(files: &dyn Files) -> Result<Option<Tip>> {
+        Ok(match Tip::find(files)? {
+            FoundTip::Whole(tip) => Some(tip),
+            FoundTip::Nothing | FoundTip::Damaged => None,
+        })
+    }
+
+    /// Like `read`, but tells a damaged tip from none.
+    pub(super) fn find(files: &dyn Files) -> Result<FoundTip> {
         let file = match files.open(NAME) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(FoundTip::Nothing);
+            }
             opened => opened.map_err(|e| Error::io("open", NAME, &e))?,
         };
         let mut bytes = [0; TIP_BYTES];
         let filled =
             read_full_at(&*file, &mut bytes, 0).map_err(|e| Error::io("read", NAME, &e))?;
-        Ok((filled == TIP_BYTES).then(|| Tip::decode(&bytes)).flatten())
+        let decoded = (filled == TIP_BYTES).then(|| Tip::decode(&bytes)).flatten();
+        Ok(decoded.map_or(FoundTip::Damaged, FoundTip::Whole))
+    }
+
+    /// The segment that holds the last record.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            sequence: self.sequence,
+            incarnation: self.incarnation,
+        }
     }
 
     /// Puts the tip in the place of the one before it, durably.

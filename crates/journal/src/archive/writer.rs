@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -40,12 +41,40 @@ pub struct Archive {
 pub struct Archived {
     /// Everything up to this record is in the archive.
     pub lsn: u64,
-    /// The bytes that the round has written.
+    /// The bytes that the round has written to pieces.
     pub written_bytes: u64,
     /// Segments whose predecessor is not in the archive as a whole, met in this round: what comes before them is lost.
     pub gaps: u64,
     /// Every segment up to this one is in the archive as a whole.
     pub(crate) sequence: u64,
+}
+
+/// A round of copying: up to where, and for whom.
+pub(crate) struct Round<'r> {
+    /// Everything up to this record is durable. It was asked for after `settled`.
+    pub durable_lsn: u64,
+    pub settled: Settled,
+    /// The tip is written though nothing was copied.
+    pub says_so: bool,
+    /// Whether nobody waits for the end of the round any more. It is asked before each segment and each part of one.
+    pub is_over: &'r dyn Fn() -> bool,
+}
+
+impl Round<'_> {
+    fn check_wanted(&self) -> Result<()> {
+        match (self.is_over)() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A segment of the journal, and its place there.
+struct Live<'l> {
+    segment: &'l Arc<Segment>,
+    before: Option<&'l Arc<Segment>>,
+    /// The last one, which is being written.
+    is_running: bool,
 }
 
 /// Where the journal stands as a round begins.
@@ -83,6 +112,9 @@ impl Archive {
                 remove_if_there(files, &entry.name)?;
             }
         }
+        // A round may have failed between a rename and its sync: what is believed from here on has to survive.
+        let synced = files.sync_directory();
+        synced.map_err(|e| Error::io("sync directory of", "archive", &e))?;
         let mut found: BTreeMap<Key, Vec<Piece>> = BTreeMap::new();
         // Somebody may be removing old ones.
         for piece in retry(&|| read_pieces(files))? {
@@ -118,15 +150,8 @@ impl Archive {
         self.tip
     }
 
-    /// Copies what is durable and not here yet. `settled` was asked for before `durable_lsn`. With `says_so` the tip is written
-    /// though nothing was copied.
-    pub(crate) fn catch_up(
-        &mut self,
-        segments: &Segments,
-        durable_lsn: u64,
-        settled: &Settled,
-        says_so: bool,
-    ) -> Result<Archived> {
+    /// Copies what is durable and not here yet.
+    pub(crate) fn catch_up(&mut self, segments: &Segments, round: &Round<'_>) -> Result<Archived> {
         if self.is_in_doubt {
             self.load()?;
         }
@@ -135,31 +160,68 @@ impl Archive {
         let mut archived = Archived::default();
         let mut is_whole_so_far = true;
         for (index, segment) in live.iter().enumerate() {
-            let is_running = index + 1 == live.len();
-            let before = live.get(index.wrapping_sub(1));
-            let is_whole = self.add_segment(
-                segments,
+            round.check_wanted()?;
+            let place = Live {
                 segment,
-                before,
-                is_running,
-                durable_lsn,
-                &mut archived,
-            )?;
+                before: live.get(index.wrapping_sub(1)),
+                is_running: index + 1 == live.len(),
+            };
+            let is_whole = self.add_segment(segments, &place, round, &mut archived)?;
             is_whole_so_far &= is_whole;
             if is_whole_so_far {
                 archived.sequence = segment.header.sequence;
             }
         }
-        archived.lsn = durable_lsn;
-        let running = live.last().map(|segment| key_of(segment));
-        self.say_so(running, settled, &archived, says_so)?;
+        archived.lsn = round.durable_lsn;
+        let written = self.last_written(&live);
+        self.say_so(written, &round.settled, &archived, round.says_so)?;
         self.is_in_doubt = false;
         Ok(archived)
     }
 
+    /// The sequence up to which the archive has all of these segments, which follow each other, for good.
+    pub(crate) fn whole_through(&self, live: &[Arc<Segment>]) -> u64 {
+        let full = &live[..live.len().saturating_sub(1)];
+        let is_whole = |segment: &&Arc<Segment>| match self.last_piece(&key_of(segment)) {
+            Some(last) => last.has_all(segment),
+            None => self.begins_after(segment).unwrap_or(false),
+        };
+        let whole = full.iter().take_while(is_whole).last();
+        whole.map_or(0, |segment| segment.header.sequence)
+    }
+
+    fn last_piece(&self, key: &Key) -> Option<&Piece> {
+        self.pieces.get(key).and_then(|pieces| pieces.last())
+    }
+
+    /// The segment that holds the last record which the archive has of this journal; none while there is no record.
+    fn last_written(&self, live: &[Arc<Segment>]) -> Option<Key> {
+        let has_records = |key: &Key| {
+            let mut pieces = self.pieces.get(key).into_iter().flatten();
+            pieces.any(|piece| piece.first_lsn != 0)
+        };
+        let mut keys = live.iter().rev().map(|segment| key_of(segment));
+        if let Some(key) = keys.find(|key| has_records(key)) {
+            return Some(key);
+        }
+        // Those that had records are freed: the oldest one says what it goes on from.
+        let header = &live.first()?.header;
+        let below = self.pieces.range(..key_of(live.first()?)).rev();
+        let mut below = below.filter(|(key, _)| has_records(key));
+        let is_before = |key: &Key, last: &Piece| match header.begins_incarnation() {
+            true => last.next_lsn == header.previous_end_lsn + 1 && last.behind == header.stamp,
+            false => key.incarnation == header.incarnation,
+        };
+        let found = below.find(|(key, pieces)| {
+            let last = pieces.last();
+            last.is_some_and(|last| is_before(key, last))
+        });
+        found.map(|(&key, _)| key)
+    }
+
     fn say_so(
         &mut self,
-        running: Option<Key>,
+        written: Option<Key>,
         settled: &Settled,
         archived: &Archived,
         says_so: bool,
@@ -169,7 +231,7 @@ impl Archive {
             .is_none_or(|tip| settled.unix_ms >= tip.unix_ms.saturating_add(IDLE_TIP_MS));
         let has_all = archived.lsn >= settled.lsn;
         let Some(key) =
-            running.filter(|_| has_all && (says_so || is_due || archived.written_bytes > 0))
+            written.filter(|_| has_all && (says_so || is_due || archived.written_bytes > 0))
         else {
             return Ok(());
         };
@@ -189,19 +251,21 @@ impl Archive {
     fn add_segment(
         &mut self,
         segments: &Segments,
-        segment: &Arc<Segment>,
-        before: Option<&Arc<Segment>>,
-        is_running: bool,
-        durable_lsn: u64,
+        place: &Live<'_>,
+        round: &Round<'_>,
         archived: &mut Archived,
     ) -> Result<bool> {
-        let key = key_of(segment);
-        let last = self.pieces.get(&key).and_then(|pieces| pieces.last());
+        let &Live {
+            segment,
+            before,
+            is_running,
+        } = place;
+        let (key, durable_lsn) = (key_of(segment), round.durable_lsn);
+        let last = self.last_piece(&key);
         let last_lsn = segment.last_lsn.load(Ordering::Acquire);
         let is_ended = !is_running && last_lsn <= durable_lsn;
         if let Some(last) = last {
-            // A segment that was restored may have been cut: then the archive has more of it than the journal.
-            if last.is_finished || last.next_lsn > last_lsn + 1 {
+            if last.has_all(segment) {
                 return Ok(!is_running);
             }
             if !is_ended && last.next_lsn == last_lsn + 1 {
@@ -222,11 +286,11 @@ impl Archive {
             opened => opened?,
         };
         if last.is_none() {
-            archived.gaps += u64::from(self.is_behind_gap(key, before));
+            archived.gaps += u64::from(self.is_behind_gap(segment, before));
         }
         let piece = self.gather(&open, durable_lsn, is_ended)?;
         if let Some(piece) = piece {
-            archived.written_bytes += self.put(piece, &open)?;
+            archived.written_bytes += self.put(piece, &open, round)?;
         }
         Ok(is_ended)
     }
@@ -239,20 +303,36 @@ impl Archive {
         if segment.header.sequence >= key.sequence {
             return Ok(false);
         }
-        // Data that was restored from an older backup writes such sequences once more.
+        // Data that was restored from an older backup writes such sequences once more. Small segments of one life may be made
+        // within one millisecond.
         let (first, _) = pieces[0].segment_header(&*self.files)?;
-        Ok(segment.header.created_unix_ms < first.created_unix_ms)
+        Ok(segment.header.created_unix_ms <= first.created_unix_ms)
     }
 
-    /// Whether the archive has something, and not the segment that comes before this one.
-    fn is_behind_gap(&self, key: Key, before: Option<&Arc<Segment>>) -> bool {
-        let is_first = self.pieces.is_empty() || key.sequence <= 1;
-        let has_before = match before {
-            Some(before) => self.pieces.contains_key(&key_of(before)),
-            // Which life the one before was of the journal does not know any more.
-            None => (self.pieces.keys()).any(|other| other.sequence + 1 == key.sequence),
+    /// Whether the archive has something, and not all of the segment that comes before this one.
+    fn is_behind_gap(&self, segment: &Segment, before: Option<&Arc<Segment>>) -> bool {
+        let key = key_of(segment);
+        if self.pieces.is_empty() || key.sequence <= 1 {
+            return false;
+        }
+        let header = &segment.header;
+        let first_lsn = segment.first_lsn.load(Ordering::Acquire);
+        let leads_here = |last: &Piece| match header.begins_incarnation() {
+            // Where data was restored, the archive may have more of the one before.
+            true => last.next_lsn > header.previous_end_lsn,
+            false => last.is_finished || last.next_lsn == first_lsn,
         };
-        !is_first && !has_before
+        let has_before = match before {
+            Some(before) => self.last_piece(&key_of(before)).is_some_and(leads_here),
+            // It is freed. The life that it was of is known of a segment that goes on in the same one.
+            None => self.pieces.iter().any(|(other, pieces)| {
+                let is_own = header.begins_incarnation() || other.incarnation == key.incarnation;
+                other.sequence + 1 == key.sequence
+                    && is_own
+                    && pieces.last().is_some_and(leads_here)
+            }),
+        };
+        !has_before || header.is_behind_gap()
     }
 
     /// The piece that is to be written next of a segment: what is durable and not here, and with it those pieces before it that
@@ -306,12 +386,16 @@ impl Archive {
     }
 
     /// Writes the piece, and removes those that it has taken over. Returns the bytes written.
-    fn put(&mut self, mut piece: Piece, open: &OpenSegment) -> Result<u64> {
+    fn put(&mut self, mut piece: Piece, open: &OpenSegment, round: &Round<'_>) -> Result<u64> {
         let name = piece.name();
         let new_name = format!("{name}{NEW_SUFFIX}");
         let failed = |action| move |error: std::io::Error| Error::io(action, "archive", &error);
         let file = self.files.create(&new_name).map_err(failed("create in"))?;
-        piece.body_crc = copy(open, &piece, &*file)?;
+        let none = Vec::new();
+        let taken_over = self.pieces.get(&piece.key).unwrap_or(&none);
+        let taken_over = taken_over.iter().filter(|other| piece.contains(other));
+        let taken_over: Vec<&Piece> = taken_over.collect();
+        piece.body_crc = copy(open, &piece, &taken_over, &*file, round)?;
         write_all_at(&*file, &piece.encode(), 0).map_err(failed("write to"))?;
         sync_file(&*file).map_err(failed("sync"))?;
         self.files
@@ -361,13 +445,49 @@ fn take_over(piece: &mut Piece, earlier: &Piece) {
     }
 }
 
-/// Copies the piece's range of the segment; the checksum of it. The segment's index is left out: it may just be written.
-fn copy(open: &OpenSegment, piece: &Piece, file: &dyn File) -> Result<u32> {
-    let failed = |error: std::io::Error| Error::io("archive", &open.name, &error);
-    let mut part = vec![0; PART_BYTES.min(piece.bytes() as usize)];
+/// Copies the piece's range of the segment; the checksum of it. The range begins with those of the pieces that it takes over, in
+/// order, and what the segment's file has there now must be what they have: they are removed for it.
+fn copy(
+    open: &OpenSegment,
+    piece: &Piece,
+    taken_over: &[&Piece],
+    file: &dyn File,
+    round: &Round<'_>,
+) -> Result<u32> {
     let (mut at, mut crc) = (piece.from, 0);
-    while at < piece.to {
-        let wanted = part.len().min((piece.to - at) as usize);
+    for earlier in taken_over {
+        debug_assert_eq!(at, earlier.from, "the pieces of a segment have no hole");
+        let of_range = copy_range(open, at..earlier.to, piece.from, file, round)?;
+        if of_range != earlier.body_crc {
+            let why = "its bytes are no longer those that the archive has of it";
+            return Err(damaged(&open.name, at, why));
+        }
+        crc = crc32c::crc32c_combine(crc, of_range, earlier.bytes() as usize);
+        at = earlier.to;
+    }
+    let of_rest = copy_range(open, at..piece.to, piece.from, file, round)?;
+    Ok(crc32c::crc32c_combine(
+        crc,
+        of_rest,
+        (piece.to - at) as usize,
+    ))
+}
+
+/// Copies a range of the segment into a piece that begins at `from`; the checksum of the range. The segment's index is left out: it
+/// may just be written.
+fn copy_range(
+    open: &OpenSegment,
+    range: Range<u64>,
+    from: u64,
+    file: &dyn File,
+    round: &Round<'_>,
+) -> Result<u32> {
+    let failed = |error: std::io::Error| Error::io("archive", &open.name, &error);
+    let mut part = vec![0; PART_BYTES.min((range.end - range.start) as usize)];
+    let (mut at, mut crc) = (range.start, 0);
+    while at < range.end {
+        round.check_wanted()?;
+        let wanted = part.len().min((range.end - at) as usize);
         let filled = read_full_at(&*open.file, &mut part[..wanted], at).map_err(failed)?;
         if filled < wanted {
             return Err(failed(ErrorKind::UnexpectedEof.into()));
@@ -381,11 +501,23 @@ fn copy(open: &OpenSegment, piece: &Piece, file: &dyn File) -> Result<u32> {
             part[INDEX_OFFSET..header_bytes].fill(0);
         }
         crc = crc32c::crc32c_append(crc, &part[..wanted]);
-        let target = PIECE_HEADER_BYTES as u64 + (at - piece.from);
+        let target = PIECE_HEADER_BYTES as u64 + (at - from);
         write_all_at(file, &part[..wanted], target).map_err(failed)?;
         at += wanted as u64;
     }
     Ok(crc)
+}
+
+impl Piece {
+    /// Whether the archive has all of the segment that this is the last piece of, and is to have no more.
+    fn has_all(&self, segment: &Segment) -> bool {
+        let last_lsn = segment.last_lsn.load(Ordering::Acquire);
+        // A segment that was restored may have been cut: then the archive has more of it than the journal, or, where it was
+        // finished at the cut, less than a journal that was not.
+        let has_more = self.next_lsn > last_lsn + 1;
+        let has_last = last_lsn == 0 || self.next_lsn > last_lsn;
+        has_more || self.is_finished && has_last
+    }
 }
 
 fn key_of(segment: &Segment) -> Key {

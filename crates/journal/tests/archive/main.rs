@@ -1,14 +1,20 @@
 //! Tests of the archive: whatever is killed, and wherever the archive's disk stops, it has everything that it says it has, and
 //! every group of every life can be come back to.
 
+mod forks;
+mod gaps;
+#[path = "../owner/mod.rs"]
 mod owner;
+mod rounds;
 
 use std::sync::Arc;
 
 use owner::{Owner, identity, options};
 use quarry_journal::archive::{Archive, Archived, History, Moment};
 use quarry_journal::files::simulated::{Crash, Fault};
-use quarry_journal::{Files, Journal, Level, Options, Result, SimulatedFiles};
+use quarry_journal::{
+    Files, Journal, Level, Options, Result, SegmentHeader, SimulatedFiles, inspect,
+};
 
 const HOLD_BYTES: u64 = 1 << 30;
 
@@ -28,6 +34,8 @@ fn open_with(
     let options = Options {
         retain_ms: 0,
         archive_hold_bytes: Some(hold_bytes),
+        // Records that nobody waits for come into one group.
+        gather_ns: 60_000_000_000,
         ..options()
     };
     let files = Arc::new(files.clone());
@@ -93,6 +101,28 @@ fn backup_of(journal: &Journal) -> (SimulatedFiles, u64) {
     let copy = SimulatedFiles::new();
     let lsn = journal.copy_pinned(&journal.pin(0), &copy).unwrap();
     (copy, lsn)
+}
+
+/// How long a segment of these tests is.
+const SEGMENT_BYTES: u64 = 16 * 1024;
+
+fn copy_of(journal: &Journal) -> (SimulatedFiles, u64) {
+    let copy = SimulatedFiles::new();
+    let lsn = journal.copy_pinned(&journal.pin(0), &copy).unwrap();
+    (copy, lsn)
+}
+
+fn headers(journal: &SimulatedFiles) -> Vec<SegmentHeader> {
+    let names = journal.list().unwrap().into_iter().map(|entry| entry.name);
+    names
+        .filter(|name| name.ends_with(".segment"))
+        .map(|name| inspect::segment_header(&name, &journal.content(&name).unwrap()).unwrap())
+        .collect()
+}
+
+fn piece_names(archived: &SimulatedFiles) -> Vec<String> {
+    let names = archived.list().unwrap().into_iter().map(|entry| entry.name);
+    names.filter(|name| name.ends_with(".piece")).collect()
 }
 
 #[test]
