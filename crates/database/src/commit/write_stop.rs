@@ -11,9 +11,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 
-/// A stop of the server waits so long for somebody who is just locking files.
-const COUNT_WAIT: Duration = Duration::from_secs(1);
-
 /// Lock order: `count`, then `upkeep`; `state` is taken last.
 #[derive(Default)]
 pub struct WriteStop {
@@ -38,20 +35,37 @@ impl WriteStop {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// How many ask for it; whoever has this begins and ends it alone.
-    pub fn count(&self) -> MutexGuard<'_, u64> {
-        self.count.lock()
+    /// How many ask for it; whoever has this begins and ends it alone. Gives up where somebody has it for longer than `timeout`:
+    /// who locks files waits for engine and disk.
+    pub fn try_count(&self, timeout: Duration) -> Option<MutexGuard<'_, u64>> {
+        self.count.try_lock_for(timeout)
     }
 
-    /// Like `count`, but gives up where somebody has it for long: who locks files waits for engine and disk.
-    pub fn try_count(&self) -> Option<MutexGuard<'_, u64>> {
-        self.count.try_lock_for(COUNT_WAIT)
+    /// Counts one more, unless the server stops: then the count comes back, and whoever began the stop is to end it.
+    pub fn keep<'s>(
+        &'s self,
+        mut count: MutexGuard<'s, u64>,
+    ) -> std::result::Result<u64, MutexGuard<'s, u64>> {
+        // Held until the count is free: who begins to close either finds the lock and gives it up, or is seen here.
+        let state = self.state.lock();
+        if state.is_closing {
+            return Err(count);
+        }
+        *count += 1;
+        let locks = *count;
+        drop(count);
+        drop(state);
+        Ok(locks)
     }
 
-    /// From now on no group is begun. Returns when the checkpoint thread works no more.
+    /// From now on no group is begun.
     pub fn begin(&self) {
         self.is_on.store(true, Ordering::SeqCst);
-        drop(self.upkeep.lock());
+    }
+
+    /// Waits until the checkpoint thread works no more, for `timeout` at most; whether it does not.
+    pub fn upkeep_has_ended(&self, timeout: Duration) -> bool {
+        self.upkeep.try_lock_for(timeout).is_some()
     }
 
     /// Lets writers go on.
@@ -61,9 +75,19 @@ impl WriteStop {
         self.changed.notify_all();
     }
 
+    /// From now on no stop is begun, because the server stops, and who is just beginning one gives it up.
+    pub fn begin_to_close(&self) {
+        self.state.lock().is_closing = true;
+    }
+
+    /// Whether the server stops.
+    pub fn is_closing(&self) -> bool {
+        self.state.lock().is_closing
+    }
+
     /// Ends it for good: who waits gets an error, because the server stops.
     pub fn close(&self) {
-        self.state.lock().is_closing = true;
+        self.begin_to_close();
         self.end();
     }
 

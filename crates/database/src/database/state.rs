@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use quarry_journal::{Journal, RealFiles};
 use quarry_storage::Engine;
@@ -67,9 +68,10 @@ impl Database {
     }
 
     /// Locks the files for somebody who copies them, or locks them once more; how many locks there are. From then on writes wait,
-    /// and no file of engine and journal changes. Reads go on.
-    pub fn lock_files(&self) -> Result<u64> {
-        FilesLock(&self.commits).lock()
+    /// and no file of engine and journal changes. Reads go on. It ends with the operation that runs on this thread, and at the
+    /// deadline, if there is one; then nothing is locked.
+    pub fn lock_files(&self, deadline: Option<Instant>) -> Result<u64> {
+        FilesLock(&self.commits).lock(deadline)
     }
 
     /// Gives up one lock; how many are left. None where there was none. Writes go on with the last one.
