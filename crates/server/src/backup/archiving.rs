@@ -1,12 +1,16 @@
 //! The thread that brings the archive of the journal up to date each second, and once more when the server stops.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::backup::journal_archive::RoundError;
+use crate::observe::log;
 use crate::server::Server;
 use crate::threads;
 
 /// How often the archive is brought up to date.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// What the archive lacks when the server stops is copied for so long. The next start goes on from there.
+const FINISH_TIME: Duration = Duration::from_secs(10);
 
 /// Starts the thread that keeps the archive, where one is kept.
 pub fn start(server: &'static Server) -> std::io::Result<()> {
@@ -18,16 +22,22 @@ pub fn start(server: &'static Server) -> std::io::Result<()> {
             return false;
         }
         // What fails is noted, and tried again.
-        let _ = archive.round(&server.database, false);
+        let _ = archive.round(&server.database, &|| server.shutdown.is_requested());
         true
     };
     threads::start("archive", || server.shutdown.is_requested(), round).map(drop)
 }
 
-/// Brings the archive up to the server's last write. Called when nobody writes any more.
+/// Brings the archive up to the server's last write, as far as that takes no longer than `FINISH_TIME`. Called when nobody writes
+/// any more.
 pub fn finish(server: &Server) {
-    if let Some(archive) = &server.journal_archive {
-        // The next start goes on where this one ends.
-        let _ = archive.flush(&server.database);
+    let Some(archive) = &server.journal_archive else {
+        return;
+    };
+    let deadline = Instant::now() + FINISH_TIME;
+    let finished = archive.flush(&server.database, &|| Instant::now() >= deadline);
+    if let Err(RoundError::GivenUp) = finished {
+        let message = "the archive of the journal is left behind its end: the next start goes on";
+        log::warning("storage", message, &[]);
     }
 }

@@ -4,18 +4,31 @@
 //! keeps its own segments until the archive has them, with nobody to tell it that a follower has died.
 //!
 //! Keeps true: writers wait for nothing of it; a round that fails is tried again each second, and told once when it begins and
-//! once when it is over. Leaves out the files, which are the journal's, and the thread (`archiving`).
+//! once when it is over; one that nobody waits for any more ends between two parts of a segment. Leaves out the files, which are the journal's, and the thread (`archiving`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::DateTime;
 use quarry_database::Database;
-use quarry_journal::RealFiles;
 use quarry_journal::archive::{Archive, Archived};
+use quarry_journal::{Error, RealFiles};
 
 use crate::observe::log;
+
+/// How often somebody who waits for another round looks whether it is still wanted.
+const WAIT_TICK: Duration = Duration::from_millis(20);
+
+/// Why a round did not come to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RoundError {
+    /// Whoever asked for it did not wait for it.
+    GivenUp,
+    /// Journal or archive failed, in their words.
+    Failed(String),
+}
 
 /// The archive, and what became of it so far.
 pub struct JournalArchive {
@@ -55,6 +68,7 @@ impl JournalArchive {
             _ => bad(&error),
         })?;
         let archive = Archive::open(Arc::new(files), identity).map_err(|error| bad(&error))?;
+        database.journal().begin_archive(&archive);
         Ok(JournalArchive {
             path: path.to_owned(),
             archive: Mutex::new(archive),
@@ -62,24 +76,59 @@ impl JournalArchive {
         })
     }
 
-    /// Makes everything that was acknowledged before the call durable, and part of the archive.
-    pub fn flush(&self, database: &Database) -> Result<Archived, String> {
-        self.round(database, true)
+    /// Makes everything that was acknowledged before the call durable, and part of the archive. Gives it up soon after `is_over`
+    /// says so.
+    pub fn flush(
+        &self,
+        database: &Database,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Archived, RoundError> {
+        self.run(database, true, is_over)
+    }
+
+    /// Brings the archive up to what is durable. Gives it up soon after `is_over` says so.
+    pub fn round(
+        &self,
+        database: &Database,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Archived, RoundError> {
+        self.run(database, false, is_over)
     }
 
     pub fn state(&self) -> ArchiveState {
         self.state.lock().clone()
     }
 
-    /// Brings the archive up to what is durable; with `syncs` up to everything that was accepted.
-    pub fn round(&self, database: &Database, syncs: bool) -> Result<Archived, String> {
-        let mut archive = self.archive.lock();
-        let outcome = database.journal().archive(&mut archive, syncs);
+    fn run(
+        &self,
+        database: &Database,
+        syncs: bool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Archived, RoundError> {
+        let mut archive = self.turn(is_over)?;
+        let archived = database
+            .journal()
+            .archive_unless(&mut archive, syncs, is_over);
         let bytes = archive.bytes();
         drop(archive);
-        let outcome = outcome.map_err(|error| error.to_string());
+        let outcome = match archived {
+            Err(Error::Interrupted) => return Err(RoundError::GivenUp),
+            archived => archived.map_err(|error| error.to_string()),
+        };
         self.note(&outcome, bytes);
-        outcome
+        outcome.map_err(RoundError::Failed)
+    }
+
+    /// The archive, once no other round has it.
+    fn turn(&self, is_over: &dyn Fn() -> bool) -> Result<MutexGuard<'_, Archive>, RoundError> {
+        loop {
+            if let Some(archive) = self.archive.try_lock_for(WAIT_TICK) {
+                return Ok(archive);
+            }
+            if is_over() {
+                return Err(RoundError::GivenUp);
+            }
+        }
     }
 
     fn note(&self, outcome: &Result<Archived, String>, bytes: u64) {

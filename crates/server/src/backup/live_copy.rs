@@ -7,10 +7,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::DateTime;
-use quarry_database::{Copied, Database, Error};
+use quarry_database::{Copied, Database, Error, check_running};
 use quarry_query::ErrorCode;
 use quarry_seal::KEYSTORE_FILE;
 
@@ -19,6 +20,8 @@ use crate::process::engine::JOURNAL;
 
 /// Where copies stand in the data directory.
 const DIRECTORY: &str = "quarry.backup";
+/// How often somebody who waits for another copy or lock looks whether it is still wanted.
+const WAIT_TICK: Duration = Duration::from_millis(20);
 
 /// The server's copies, of which one is open at most.
 pub struct LiveCopies {
@@ -81,7 +84,7 @@ impl LiveCopies {
         is_connected: &dyn Fn(i64) -> bool,
     ) -> Result<LiveCopy> {
         let (owned, abandoned) = {
-            let _taking = self.taking.lock();
+            let _taking = self.take(None)?;
             if database.are_files_locked() {
                 let message = "The node is currently fsyncLocked.";
                 return Err(CommandError::new(ErrorCode(50_887), message));
@@ -131,13 +134,14 @@ impl LiveCopies {
     }
 
     /// Locks the files of the data for somebody who copies them without a cursor; how many locks there are. Not beside an open
-    /// copy, whose making needs the engine to work.
+    /// copy, whose making needs the engine to work. Fails at the deadline, if there is one.
     pub fn lock_files(
         &self,
         database: &Database,
         is_connected: &dyn Fn(i64) -> bool,
+        deadline: Option<Instant>,
     ) -> Result<u64> {
-        let _taking = self.taking.lock();
+        let _taking = self.take(deadline)?;
         let open = self.state.lock().open;
         if open.is_some_and(|open| is_connected(open.connection)) {
             return Err(CommandError::new(
@@ -145,7 +149,24 @@ impl LiveCopies {
                 "The existing backup cursor must be closed before fsyncLock can succeed.",
             ));
         }
-        Ok(database.lock_files()?)
+        Ok(database.lock_files(deadline)?)
+    }
+
+    /// The right to begin a copy or to lock files, which somebody may have who waits for engine and disk. The operation that runs
+    /// on this thread may be ended meanwhile.
+    fn take(&self, deadline: Option<Instant>) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(taking) = self.taking.try_lock_for(WAIT_TICK) {
+                return Ok(taking);
+            }
+            check_running()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(CommandError::new(
+                    ErrorCode::LOCK_TIMEOUT,
+                    "Fsync lock timed out",
+                ));
+            }
+        }
     }
 
     /// Gives up one lock; how many are left, none where there was none.

@@ -1,8 +1,10 @@
-//! `flushJournalArchive`: brings the archive of the journal up to everything that was acknowledged before.
+//! `flushJournalArchive`: brings the archive of the journal up to everything that was acknowledged before. killOp and maxTimeMS end it;
+//! what was copied by then stays.
 
 use quarry_bson::{DocumentBuilder, Timestamp};
 use quarry_query::ErrorCode;
 
+use crate::backup::journal_archive::RoundError;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
@@ -26,13 +28,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ));
     };
     let time = server.database.cluster_time();
-    let archived = archive.flush(&server.database);
-    let archived = archived.map_err(|why| {
-        CommandError::new(
-            ErrorCode::OPERATION_FAILED,
-            format!("the journal is not archived: {why}"),
-        )
-    })?;
+    let operation = invocation.operation;
+    let archived = match archive.flush(&server.database, &|| operation.check().is_err()) {
+        Ok(archived) => archived,
+        Err(RoundError::GivenUp) => {
+            operation.check()?;
+            return Err(quarry_database::Error::Interrupted.into());
+        }
+        Err(RoundError::Failed(why)) => {
+            return Err(CommandError::new(
+                ErrorCode::OPERATION_FAILED,
+                format!("the journal is not archived: {why}"),
+            ));
+        }
+    };
     reply.append("lsn", i64::try_from(archived.lsn).unwrap_or(i64::MAX));
     reply.append("archivedTime", Timestamp::from_u64(time));
     Ok(())

@@ -1,5 +1,8 @@
 //! `fsync`: makes everything written so far durable. With `lock: true` it also locks the files for somebody who copies them: writes
-//! wait until `fsyncUnlock` has given up each lock that was taken, whoever took it.
+//! wait until `fsyncUnlock` has given up each lock that was taken, whoever took it. A lock that cannot be had within
+//! `fsyncLockAcquisitionTimeoutMillis` fails with LockTimeout, and leaves nothing locked.
+
+use std::time::{Duration, Instant};
 
 use quarry_bson::DocumentBuilder;
 
@@ -13,7 +16,7 @@ pub static COMMAND: Command = Command {
     fields: Fields::named(&[
         flag("lock"),
         flag("async").ignored(),
-        number("fsyncLockAcquisitionTimeoutMillis").ignored(),
+        number("fsyncLockAcquisitionTimeoutMillis"),
     ]),
     is_admin_only: true,
     ..Command::new(
@@ -24,6 +27,8 @@ pub static COMMAND: Command = Command {
     )
 };
 
+/// MongoDB's default of `fsyncLockAcquisitionTimeoutMillis`.
+const LOCK_TIME_MS: u64 = 90_000;
 /// Where MongoDB's tools send people to read about the lock.
 const SEE_ALSO: &str = "http://dochub.mongodb.org/core/fsynccommand";
 
@@ -35,12 +40,20 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         ));
     }
     if !invocation.boolean("lock")? {
+        // While files are locked everything is durable already, so that this waits for nobody.
         server.catalog().sync()?;
         reply.append("numFiles", 1);
         return Ok(());
     }
+    let timeout_ms = match invocation.argument("fsyncLockAcquisitionTimeoutMillis") {
+        Some(argument) => argument.count()?,
+        None => LOCK_TIME_MS,
+    };
+    // One that is too far away is none.
+    let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
     let is_connected = |connection| server.connections.is_open(connection);
-    let locks = server.backups.lock_files(&server.database, &is_connected)?;
+    let backups = &server.backups;
+    let locks = backups.lock_files(&server.database, &is_connected, deadline)?;
     log::warning(
         "storage",
         "locked by fsync: writes wait for fsyncUnlock",

@@ -433,7 +433,10 @@ fn open(
     };
     let journal_archive =
         (config.journal_archive.path.as_ref()).map(|path| JournalArchive::open(path, &database));
-    let journal_archive = journal_archive.transpose().map_err(|why| bad(&why))?;
+    // Somebody who wants an archive is not served without one: an address that is wrong would be noticed when it is needed.
+    let journal_archive = journal_archive
+        .transpose()
+        .map_err(Failure::data_directory)?;
     let mut server = Server::new(
         config,
         parameters,

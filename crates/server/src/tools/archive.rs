@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quarry_bson::{RawValue, doc};
-use quarry_journal::archive::{History, Line, Moment, Range, Tip};
+use quarry_journal::archive::{History, Line, Range, Tip};
 use quarry_journal::{Files, RealFiles};
 use quarry_tools::Progress;
 
@@ -67,10 +67,7 @@ fn list(path: &Path, from: Option<&Path>) -> Result<()> {
         let is_latest = number + 1 == lines.len();
         let latest = if is_latest { ", the latest" } else { "" };
         println!("\nline {:016x}{latest}", line.incarnation());
-        let tip = match line.cut_at(&history, Moment::Latest) {
-            Ok(end) => history.tip().filter(|tip| is_latest && tip.lsn == end.lsn),
-            Err(error) => return Err(bad(error)),
-        };
+        let tip = line.tip(&history);
         print_ranges(line, &history, tip);
         if let Some(repository) = &repository {
             print_restorable(repository, line, &history, tip)?;

@@ -75,6 +75,13 @@ pub fn find(
             None => "the archive has no records yet".into(),
         });
     };
+    if let Some(first_lsn) = cut.gap_ends_before {
+        return Err(format!(
+            "that moment is in a gap of the archive: records {} to {} are missing, and nobody can say which of them come before it",
+            cut.lsn + 1,
+            first_lsn - 1
+        ));
+    }
     if !cut.is_certain {
         return Err(format!(
             "the archive ends at record {}: nobody can say what was written between it and that moment; `--to latest` takes all that is there",
