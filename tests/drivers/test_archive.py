@@ -333,6 +333,8 @@ def test_an_archive_that_cannot_be_written_stops_no_writer_and_is_told(model):
     status = lambda client: client.admin.command("serverStatus")["quarry"]["journal"]["archive"]  # noqa: E731
     with MongoClient(model.uri()) as client:
         wait_until(lambda: "lastRound" in status(client))
+        asked = client.admin.command("getCmdLineOpts")["parsed"]["storage"]
+        assert (asked["journalArchive"], asked["journalArchiveHoldMB"]) == (str(model.archive), 4096)
         # Somebody takes the directory away.
         hidden = model.directory / "hidden"
         model.archive.rename(hidden)

@@ -107,6 +107,11 @@ def test_locks_are_counted_whoever_takes_them(locked):
     durable, client = locked
     with MongoClient(durable.uri) as other:
         assert lock(other)["lockCount"] == 2
+        # All is durable already: a flush waits for nobody.
+        assert other.admin.command("fsync")["numFiles"] == 1
+        with pytest.raises(OperationFailure) as refused:
+            other.admin.command("fsync", lock=True, fsyncLockAcquisitionTimeoutMillis=0)
+        assert refused.value.code == 24
     # Whoever took it has gone, and the lock has not.
     assert unlock(client)["lockCount"] == 1
     write = Waiting(lambda: client.db.things.insert_one({"_id": "new"}))

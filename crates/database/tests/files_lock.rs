@@ -185,7 +185,7 @@ fn writes_go_on_while_most_of_the_data_is_synced() {
     database.close().unwrap();
 }
 
-/// Whoever wants the lock, or wants to give it up, waits for somebody who is just taking it, and can be ended.
+/// A second lock, or an unlock, waits for the lock that is just being taken, and can be ended.
 #[test]
 fn a_wait_for_another_lock_can_be_ended() {
     let (engine, database) = open();

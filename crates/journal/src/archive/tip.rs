@@ -27,7 +27,7 @@ pub struct Tip {
     pub incarnation: u64,
 }
 
-/// What stands under the tip's name.
+/// The file under the tip's name, as it was found.
 pub(super) enum FoundTip {
     Nothing,
     Whole(Tip),

@@ -1,7 +1,7 @@
 //! Looks through a whole archive: every byte under its checksum, every group behind the one before it, every piece as its header
 //! says, every segment of each line behind the one before it, and the tip.
 //!
-//! What comes before the first segment of a line may have been removed: that is no damage, and nothing is said of it.
+//! Segments before the first one of a line may have been removed: that is no damage, and nothing is said of it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ impl History {
         damages
     }
 
-    /// What is wrong with the bytes of the segment; an error where they cannot be read.
+    /// Finds damage in the bytes of the segment; an error where they cannot be read.
     fn verify_segment(&self, key: Key, segment: &ArchivedSegment) -> Result<Vec<Error>> {
         let found = self.verify_pieces(segment);
         match found {

@@ -515,7 +515,9 @@ impl Piece {
         // A segment that was restored may have been cut: then the archive has more of it than the journal, or, where it was
         // finished at the cut, less than a journal that was not.
         let has_more = self.next_lsn > last_lsn + 1;
-        let has_last = last_lsn == 0 || self.next_lsn > last_lsn;
+        // One without groups has nothing that could be missing, and after a start ends where the next one begins.
+        let is_empty = segment.first_lsn.load(Ordering::Acquire) == 0;
+        let has_last = is_empty || self.next_lsn > last_lsn;
         has_more || self.is_finished && has_last
     }
 }
@@ -524,5 +526,56 @@ fn key_of(segment: &Segment) -> Key {
     Key {
         sequence: segment.header.sequence,
         incarnation: segment.header.incarnation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group_header::GroupFormat;
+    use crate::segment_header::SegmentHeader;
+    use crate::stamp::Stamp;
+
+    /// A finished piece with the records before `next_lsn`, and a segment that ends at `last_lsn`.
+    fn has_all(next_lsn: u64, is_finished: bool, first_lsn: u64, last_lsn: u64) -> bool {
+        let header = SegmentHeader {
+            format: GroupFormat::Two,
+            identity: Identity {
+                database: [1; 16],
+                engine: "memory".to_owned(),
+            },
+            sequence: 3,
+            incarnation: 1 << 32,
+            segment_bytes: 16 * 1024,
+            first_lsn: 0,
+            previous_end_lsn: 0,
+            created_unix_ms: 1000,
+            cluster_time_min: 0,
+            stamp: Stamp::default(),
+        };
+        let segment = Segment::new("0000000003.segment".to_owned(), header, 1, 16 * 1024);
+        segment.first_lsn.store(first_lsn, Ordering::Release);
+        segment.last_lsn.store(last_lsn, Ordering::Release);
+        let piece = Piece {
+            is_finished,
+            next_lsn,
+            ..Piece::begin(key_of(&segment), 0, &Link::before(&segment, 0))
+        };
+        piece.has_all(&segment)
+    }
+
+    #[test]
+    fn a_finished_piece_has_all_that_its_segment_has() {
+        assert!(has_all(60, true, 40, 59));
+        assert!(!has_all(60, false, 40, 59), "it is to be finished");
+        assert!(
+            !has_all(50, true, 40, 59),
+            "the segment was cut when it was finished"
+        );
+        assert!(has_all(61, false, 40, 59), "the segment was cut since");
+        // A start knows of a segment without groups where the next one begins.
+        assert!(has_all(0, true, 0, 59));
+        assert!(has_all(0, true, 0, 0));
+        assert!(!has_all(0, false, 0, 0));
     }
 }

@@ -6,14 +6,9 @@ use quarry_journal::{Files, SimulatedFiles};
 
 use super::owner::Owner;
 use super::{
-    HOLD_BYTES, SEGMENT_BYTES, archive, copy_of, expected, headers, history, open, open_with,
-    payload, piece_names, rebuilt, write_up_to,
+    HOLD_BYTES, SEGMENT_BYTES, archive, copy_of, expected, headers, history, now_ms, open,
+    open_with, payload, piece_names, rebuilt, write_up_to,
 };
-
-fn now_ms() -> u64 {
-    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    unix.unwrap().as_millis() as u64
-}
 
 /// An archive that has the records up to `GAP_BEGINS_BEHIND`, misses the rest of that segment and perhaps later ones, and has what
 /// comes then.
@@ -156,7 +151,7 @@ fn a_moment_in_a_gap_that_the_journal_recorded_is_refused() {
     );
 }
 
-/// What `verify` says of the archive after a change to it.
+/// The findings of `verify` after a change to the archive.
 fn found(archived: &SimulatedFiles, change: &dyn Fn(&SimulatedFiles)) -> Vec<String> {
     let copy = archived.crash(Crash::Kill, 0);
     change(&copy);

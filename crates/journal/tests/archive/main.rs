@@ -125,6 +125,11 @@ fn piece_names(archived: &SimulatedFiles) -> Vec<String> {
     names.filter(|name| name.ends_with(".piece")).collect()
 }
 
+fn now_ms() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    unix.unwrap().as_millis() as u64
+}
+
 #[test]
 fn every_group_can_be_come_back_to() {
     let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());

@@ -9,7 +9,7 @@ use crate::threads;
 
 /// How often the archive is brought up to date.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// What the archive lacks when the server stops is copied for so long. The next start goes on from there.
+/// A server that stops copies for so long at most; the next start goes on from there.
 const FINISH_TIME: Duration = Duration::from_secs(10);
 
 /// Starts the thread that keeps the archive, where one is kept.

@@ -24,7 +24,7 @@ const WAIT_TICK: Duration = Duration::from_millis(20);
 /// Why a round did not come to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RoundError {
-    /// Whoever asked for it did not wait for it.
+    /// The caller did not wait for it.
     GivenUp,
     /// Journal or archive failed, in their words.
     Failed(String),
