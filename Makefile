@@ -194,7 +194,7 @@ torture-kills:
 
 torture-kills-of-sessions:
 	@export QUARRY=$(QUARRY) QUARRY_CRASH_ROUNDS=$(ROUNDS) QUARRY_SESSION_KILLS=$(ROUNDS) QUARRY_BACKUP_ROUNDS=$(ROUNDS); $(TORTURE_PYTEST) \
-		tests/drivers/test_sessions.py tests/drivers/test_transaction_history.py tests/drivers/test_backup.py
+		tests/drivers/test_sessions.py tests/drivers/test_transaction_history.py tests/drivers/test_backup.py tests/drivers/test_archive.py
 
 torture-engines:
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture

@@ -10,7 +10,7 @@ use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::scan::GroupScanner;
 use crate::segment::{OpenSegment, Segment};
-use crate::segment_header::SEGMENT_HEADER_BYTES;
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::stamp::Stamp;
 
 /// The header fields that the next group must have. `previous_crc` and `stamp` are unknown where reading begins inside an
@@ -27,16 +27,21 @@ pub(crate) struct Link {
 impl Link {
     /// Before the first group of `segment`, which holds `first_lsn` next if it does not say itself.
     pub fn before(segment: &Segment, first_lsn: u64) -> Self {
-        if segment.header.begins_incarnation() {
+        Link::behind_header(&segment.header, segment.header_crc, first_lsn)
+    }
+
+    /// Like `before`, of a segment with this header, whose checksum is `header_crc`.
+    pub fn behind_header(header: &SegmentHeader, header_crc: u32, first_lsn: u64) -> Self {
+        if header.begins_incarnation() {
             return Link {
-                incarnation: segment.header.incarnation,
-                next_lsn: segment.header.first_lsn,
-                previous_crc: Some(segment.header_crc),
-                stamp: Some(segment.header.stamp),
+                incarnation: header.incarnation,
+                next_lsn: header.first_lsn,
+                previous_crc: Some(header_crc),
+                stamp: Some(header.stamp),
             };
         }
         Link {
-            incarnation: segment.header.incarnation,
+            incarnation: header.incarnation,
             next_lsn: first_lsn,
             previous_crc: None,
             stamp: None,

@@ -88,6 +88,8 @@ pub enum Error {
     },
     /// The journal was closed.
     Closed,
+    /// The caller no longer wants what it has begun.
+    Interrupted,
 }
 
 /// The result of every function of this crate that can fail.
@@ -239,6 +241,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::Closed => write!(f, "the journal is closed"),
+            Error::Interrupted => write!(f, "the caller did not wait for the end"),
         }
     }
 }

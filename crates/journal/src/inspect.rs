@@ -13,7 +13,7 @@ use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::recovery::{Prefix, check_lengths, named_segments, open_prefix, open_segments};
 use crate::segment::{OpenSegment, Segment, segment_name};
-use crate::segment_header::SegmentHeader;
+use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
 use crate::stamp::Stamp;
 use crate::tail::{check_tail, cut};
@@ -68,6 +68,12 @@ pub struct DumpedGroup<'g> {
     pub payloads: Payloads<'g>,
     /// The bytes that its digest sums up.
     digested: &'g [u8],
+}
+
+/// Reads the header that the bytes of a segment begin with; `segment` names it in errors.
+pub fn segment_header(segment: &str, bytes: &[u8]) -> Result<SegmentHeader> {
+    let used = &bytes[..bytes.len().min(SEGMENT_HEADER_USED_BYTES)];
+    Ok(SegmentHeader::decode(segment, used)?.0)
 }
 
 /// Reads every group of every segment and checks the whole chain; changes nothing. An unsynced tail is

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::archive::{Archive, Archived, Round, Settled};
 use crate::backlog::Backlog;
 use crate::copy::Pin;
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ use crate::pipeline::Pipeline;
 use crate::reader::Reader;
 use crate::recovery::recover;
 use crate::segment_header::SEGMENT_BYTES_MIN;
-use crate::segments::Segments;
+use crate::segments::{Segments, WaitingForArchive};
 use crate::sync::SyncCounters;
 use crate::ticket::{Committed, Level, Pending, Ticket, Until};
 use crate::wakeups::Wakeups;
@@ -333,10 +334,109 @@ impl Journal {
         Ok(durable_lsn)
     }
 
-    /// Why the next segment could not be made ahead of need, if that has failed and not succeeded since. No write is refused
-    /// for it before it needs that segment.
+    /// Looks at what the archive has already, so that segments that it has do not wait for it. Called when the archive was opened.
+    pub fn begin_archive(&self, archive: &Archive) {
+        if let Some(local) = &self.local {
+            let whole = archive.whole_through(&local.segments.live());
+            local.segments.note_archived(whole);
+        }
+    }
+
+    /// Brings the archive up to what is durable. With `syncs` everything accepted is made durable first, and the archive says
+    /// up to which moment it has everything. Writers wait for nothing of it. One archive at a time is kept.
+    pub fn archive(&self, archive: &mut Archive, syncs: bool) -> Result<Archived> {
+        self.archive_unless(archive, syncs, &|| false)
+    }
+
+    /// Like `archive`, but ends with `Interrupted` soon after `is_over` says so. The next call goes on from there.
+    pub fn archive_unless(
+        &self,
+        archive: &mut Archive,
+        syncs: bool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Archived> {
+        let Some(local) = &self.local else {
+            return Err(not_in_files("archive"));
+        };
+        let settled = self.settled();
+        let durable_lsn = match syncs {
+            true => self.sync()?,
+            false => self.durable_lsn(),
+        };
+        let round = Round {
+            durable_lsn,
+            settled,
+            says_so: syncs,
+            is_over,
+        };
+        let archived = archive.catch_up(&local.segments, &round);
+        let whole = match &archived {
+            Ok(archived) => archived.sequence,
+            // What came into the archive before the failure is there.
+            Err(_) => archive.whole_through(&local.segments.live()),
+        };
+        local.segments.note_archived(whole);
+        archived
+    }
+
+    /// A place behind which every record has a later time than everything before it: the clock's second is over for those that
+    /// come.
+    fn settled(&self) -> Settled {
+        let unix_ms = self.pipeline.clock.now_unix_ms();
+        let second = (unix_ms / 1000).min(u64::from(u32::MAX)) << 32;
+        self.pipeline.advance_cluster_time(second);
+        // A group that got its time before that is accepted when its turn is over.
+        self.pipeline.wait_out_turn();
+        // Asked for before the last record: one that comes in between has a later time than what the archive claims to have.
+        let cluster_time = second.max(self.cluster_time());
+        Settled {
+            lsn: self.accepted_lsn(),
+            cluster_time,
+            unix_ms,
+        }
+    }
+
+    /// The segments that wait for the archive; `None` where none is kept.
+    pub fn waiting_for_archive(&self) -> Option<WaitingForArchive> {
+        self.local.as_ref()?.segments.waiting_for_archive()
+    }
+
+    /// The database and the engine that the journal belongs to; `None` where the log is not in files of the journal.
+    pub fn identity(&self) -> Option<&Identity> {
+        Some(self.local.as_ref()?.segments.identity())
+    }
+
+    /// Returns when no group is on its way that was begun before the call. For an owner that has its hooks refuse every group.
+    pub fn wait_out_turn(&self) {
+        self.pipeline.wait_out_turn();
+    }
+
+    /// Makes no segment and writes no index from now on, so that files stand still while nobody commits; the owner frees none.
+    pub fn hold_files_still(&self) {
+        if let Some(local) = &self.local {
+            local.segments.hold_still();
+        }
+    }
+
+    /// Ends `hold_files_still`.
+    pub fn let_files_move(&self) {
+        if let Some(local) = &self.local {
+            local.segments.let_move();
+            self.pipeline.wakeups.request_space();
+        }
+    }
+
+    /// Why the next segment could not be made ahead of need, if that has failed and not succeeded since, or that too much waits
+    /// for the archive. No write is refused for it before it needs that segment.
     pub fn trouble(&self) -> Option<String> {
-        self.local.as_ref()?.segments.unprepared()
+        let segments = &self.local.as_ref()?.segments;
+        let overruns = || {
+            segments.overruns_hold().then(|| {
+                "more waits for the archive than is held for it: the oldest segments are freed without, and the archive has a gap"
+                    .to_owned()
+            })
+        };
+        segments.unprepared().or_else(overruns)
     }
 
     /// Frees segments that were kept for the window alone and are outside of it by now: nothing needs to be written for it.
@@ -434,6 +534,11 @@ impl Drop for Journal {
             let _ = self.close();
         }
     }
+}
+
+fn not_in_files(action: &'static str) -> Error {
+    let reason = std::io::Error::other("the log is not in files");
+    Error::io(action, "journal", &reason)
 }
 
 fn spawn_threads(

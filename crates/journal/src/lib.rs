@@ -42,6 +42,7 @@
 #![warn(missing_docs)]
 
 mod append;
+pub mod archive;
 mod backlog;
 mod chain;
 mod clock;
@@ -91,6 +92,7 @@ pub use options::{ENGINE_NAME_BYTES_MAX, Identity, Options, RECORD_BYTES_MAX, Sh
 pub use reader::Reader;
 pub use seal::{Seal, SealedFiles, SealedPlace};
 pub use segment_header::SegmentHeader;
+pub use segments::WaitingForArchive;
 pub use stamp::Stamp;
 pub use sync::SyncCounters;
 pub use ticket::{CommitReport, Committed, Level, Pending, Ticket, Until};

@@ -34,6 +34,9 @@ pub struct Options {
     /// No segment is kept for `retain_ms` while all together take more than this. What a checkpoint still needs is kept
     /// in any case.
     pub retain_bytes_max: u64,
+    /// An archive is kept (`Journal::archive`): segments stay until it has them, as long as those that wait take no more bytes
+    /// than this. `None`: none is kept.
+    pub archive_hold_bytes: Option<u64>,
     /// A record submitted without waiting is appended at the latest when a later submission finds it this old; at once
     /// while a lone durable record is being synced.
     pub gather_ns: u64,
@@ -75,6 +78,7 @@ impl Default for Options {
             compress_above_bytes: None,
             retain_ms: 0,
             retain_bytes_max: u64::MAX,
+            archive_hold_bytes: None,
             gather_ns: 400,
             shortcuts: Shortcuts::default(),
         }

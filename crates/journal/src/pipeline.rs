@@ -307,6 +307,11 @@ impl Pipeline {
         (self.cluster_time).fetch_max(time.saturating_sub(1), Ordering::Relaxed);
     }
 
+    /// Returns when no group is on its way that was begun before the call.
+    pub fn wait_out_turn(&self) {
+        drop(self.appender.lock());
+    }
+
     /// Returns when everything up to `lsn`, which must be accepted, is durable.
     pub fn wait_durable(&self, lsn: u64) -> Result<()> {
         let result = self.log.wait(&LogTicket::up_to(lsn), Stage::Durable);

@@ -30,6 +30,19 @@ const NEW_SUFFIX: &str = ".new";
 /// a whole segment of zeros.
 const BEGIN_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// The full segments that a journal keeps until its archive has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingForArchive {
+    /// Their bytes.
+    pub bytes: u64,
+    /// Beyond this the oldest ones are freed without.
+    pub bytes_max: u64,
+    /// The number of segments that were freed so, since the journal was opened.
+    pub given_up: u64,
+    /// Their bytes.
+    pub given_up_bytes: u64,
+}
+
 /// All segments of an open journal. Lock order: `making`, then `table` or `unprepared`.
 pub(crate) struct Segments {
     files: Arc<dyn Files>,
@@ -40,6 +53,8 @@ pub(crate) struct Segments {
     making: Mutex<()>,
     /// A leader waits for the segment being made, or soon will: what has no zeros yet is only reserved.
     urgent: AtomicBool,
+    /// Files stand still: none is made ahead of need, and no index is written. Changed with `making` held.
+    is_still: AtomicBool,
     /// The journal closes: a segment being made ahead of need is given up.
     closing: AtomicBool,
     /// Why no segment could be made ahead of need, when that was tried last.
@@ -62,12 +77,31 @@ struct Table {
     checkpointed_lsn: u64,
     /// Segments that end at one of these LSNs or behind it stay, once for each copy that is being made.
     pinned: Vec<u64>,
+    /// The segments that stay for an archive, where one is kept.
+    hold: Option<ArchiveHold>,
+}
+
+/// The segments that wait for the archive.
+#[derive(Clone, Copy, Default)]
+struct ArchiveHold {
+    /// Segments up to this sequence are in the archive; none until it has been looked into. All of them wait until then.
+    sequence: Option<u64>,
+    /// As long as those that wait take no more than this, they stay.
+    bytes_max: u64,
+    /// Segments that were freed without, and their bytes.
+    given_up: u64,
+    given_up_bytes: u64,
 }
 
 impl Table {
-    /// Whether the oldest segment holds nothing above `lsn` and nothing pinned, and a start without it knows where the journal
-    /// goes on.
+    /// Whether the oldest segment holds nothing above `lsn` and nothing that is pinned or waits for the archive, and a start
+    /// without it knows where the journal goes on.
     fn holds_unneeded(&self, lsn: u64) -> bool {
+        self.holds_unneeded_but_for_archive(lsn) && !self.waits_for_archive(&self.live[0])
+    }
+
+    /// Like `holds_unneeded`, for whoever takes space from the archive's hold.
+    fn holds_unneeded_but_for_archive(&self, lsn: u64) -> bool {
         let [oldest, next, ..] = &self.live[..] else {
             return false;
         };
@@ -75,6 +109,38 @@ impl Table {
         let lsn = before_pins.fold(lsn, u64::min);
         // Segments without groups end where the next one begins.
         oldest.last_lsn.load(Ordering::Acquire) <= lsn && says_where_it_begins(next)
+    }
+
+    /// Whether the segment stays because the archive does not have it yet.
+    fn waits_for_archive(&self, segment: &Segment) -> bool {
+        self.hold.is_some_and(|hold| {
+            let is_missing = segment.header.sequence > hold.sequence.unwrap_or(0);
+            is_missing && self.waiting_bytes() <= hold.bytes_max
+        })
+    }
+
+    /// Bytes of the full segments that the archive does not have, as far as is known.
+    fn waiting_bytes(&self) -> u64 {
+        let Some(hold) = self.hold else {
+            return 0;
+        };
+        let sequence = hold.sequence.unwrap_or(0);
+        let full = self.live.len().saturating_sub(1);
+        let waiting = self.live[..full].iter();
+        let waiting = waiting.filter(|segment| segment.header.sequence > sequence);
+        waiting.map(|segment| segment.bytes).sum()
+    }
+
+    /// Notes that the segment is freed, which the archive may miss.
+    fn note_freed(&mut self, segment: &Segment) {
+        if let Some(hold) = &mut self.hold
+            && hold
+                .sequence
+                .is_none_or(|sequence| segment.header.sequence > sequence)
+        {
+            hold.given_up += 1;
+            hold.given_up_bytes += segment.bytes;
+        }
     }
 }
 
@@ -97,6 +163,10 @@ impl Segments {
             next_sequence,
             checkpointed_lsn: 0,
             pinned: Vec::new(),
+            hold: options.archive_hold_bytes.map(|bytes_max| ArchiveHold {
+                bytes_max,
+                ..ArchiveHold::default()
+            }),
         };
         Ok(Segments {
             files,
@@ -105,6 +175,7 @@ impl Segments {
             incarnation,
             making: Mutex::new(()),
             urgent: AtomicBool::new(false),
+            is_still: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             unprepared: Mutex::new(None),
             table: Mutex::new(table),
@@ -168,6 +239,9 @@ impl Segments {
     /// another.
     pub fn write_indexes(&self, durable_lsn: u64, all: bool) {
         let _making = self.making.lock();
+        if self.is_still.load(Ordering::Relaxed) {
+            return;
+        }
         let wanting: Vec<Arc<Segment>> = {
             let table = self.table.lock();
             let ended = table.live.len() - usize::from(!all && !table.live.is_empty());
@@ -194,7 +268,7 @@ impl Segments {
         let _making = self.making.lock();
         // Whoever hurried before was in a hurry for another segment, or met somebody who freed one.
         self.urgent.store(false, Ordering::Relaxed);
-        if self.table.lock().prepared.is_some() {
+        if self.table.lock().prepared.is_some() || self.is_still.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.free_given_up()?;
@@ -212,8 +286,24 @@ impl Segments {
         self.incarnation
     }
 
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Has files stand still. Returns when no segment is being made.
+    pub fn hold_still(&self) {
+        let _making = self.making.lock();
+        self.is_still.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets files change again.
+    pub fn let_move(&self) {
+        let _making = self.making.lock();
+        self.is_still.store(false, Ordering::Relaxed);
     }
 
     /// Ends `prepare`, whose thread is to be joined.
@@ -271,6 +361,37 @@ impl Segments {
             .swap_remove(position.expect("it was pinned before"));
     }
 
+    /// The live segments, oldest first.
+    pub fn live(&self) -> Vec<Arc<Segment>> {
+        self.table.lock().live.clone()
+    }
+
+    /// The archive has every segment up to this sequence.
+    pub fn note_archived(&self, sequence: u64) {
+        if let Some(hold) = &mut self.table.lock().hold {
+            hold.sequence = Some(sequence);
+        }
+    }
+
+    /// The segments that wait for the archive, where one is kept.
+    pub fn waiting_for_archive(&self) -> Option<WaitingForArchive> {
+        let table = self.table.lock();
+        table.hold.map(|hold| WaitingForArchive {
+            bytes: table.waiting_bytes(),
+            bytes_max: hold.bytes_max,
+            given_up: hold.given_up,
+            given_up_bytes: hold.given_up_bytes,
+        })
+    }
+
+    /// Whether the archive, which has been looked into, lacks more than is held for it.
+    pub fn overruns_hold(&self) -> bool {
+        let table = self.table.lock();
+        let is_known = |hold: &ArchiveHold| hold.sequence.is_some();
+        let hold = table.hold.filter(is_known);
+        hold.is_some_and(|hold| table.waiting_bytes() > hold.bytes_max)
+    }
+
     /// The segment that could not be freed before, or the oldest one if it is not needed any more.
     fn next_to_free(&self, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
         let mut table = self.table.lock();
@@ -285,7 +406,9 @@ impl Segments {
         if !table.holds_unneeded(lsn) || self.is_in_window(table, now_unix_ms) {
             return None;
         }
-        Some(table.live.remove(0))
+        let oldest = table.live.remove(0);
+        table.note_freed(&oldest);
+        Some(oldest)
     }
 
     /// Whether the oldest segment is kept though nothing needs it: it is young, and there is room for it.
@@ -299,14 +422,16 @@ impl Segments {
         is_young && live_bytes() <= self.options.retain_bytes_max
     }
 
-    /// Frees the oldest segment that is kept for the window alone, within it or not. Returns the bytes freed.
+    /// Frees the oldest segment that is kept for the window or for the archive alone. Returns the bytes freed.
     pub fn free_oldest(&self) -> Result<u64> {
         let _making = self.making.lock();
         let oldest = {
             let mut table = self.table.lock();
             let lsn = table.checkpointed_lsn;
-            if table.leaving.is_none() && table.holds_unneeded(lsn) {
-                table.leaving = Some(table.live.remove(0));
+            if table.leaving.is_none() && table.holds_unneeded_but_for_archive(lsn) {
+                let oldest = table.live.remove(0);
+                table.note_freed(&oldest);
+                table.leaving = Some(oldest);
             }
             table.leaving.clone()
         };

@@ -11,6 +11,7 @@ use quarry_storage::Engine;
 
 use crate::access::control::AccessControl;
 use crate::audit::audit_log::AuditLog;
+use crate::backup::journal_archive::JournalArchive;
 use crate::backup::live_copy::LiveCopies;
 use crate::catalog::Catalog;
 use crate::data::Data;
@@ -52,6 +53,8 @@ pub struct Server {
     pub sessions: Sessions,
     pub cursors: Cursors,
     pub backups: LiveCopies,
+    /// The archive of the journal, where one is kept.
+    pub journal_archive: Option<JournalArchive>,
     pub counters: Counters,
     pub query_stats: QueryStats,
     pub errors: ErrorCounts,
@@ -103,6 +106,7 @@ impl Server {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             backups,
+            journal_archive: None,
             counters: Counters::default(),
             query_stats: QueryStats::default(),
             errors: ErrorCounts::default(),

@@ -1,5 +1,5 @@
 //! The server's own threads: the listeners, the one that waits for parked connections, the one for those that wake to no thread, signals, the reaper of cursors and
-//! sessions, the timing collector, the recorder of the history, the sender of traces, the admin port.
+//! sessions, the timing collector, the recorder of the history, the sender of traces, the archive of the journal, the admin port.
 //!
 //! Each works in rounds: one connection to accept, one batch to send. A panic ends its round alone: it is logged like any
 //! other, counted, and after a short rest the thread goes on with the next round. Without its thread a server would take no

@@ -394,6 +394,24 @@ impl Engine for RocksDb {
         }
     }
 
+    fn hold_files_still(&self) -> Result<()> {
+        self.check_open()?;
+        self.db.pause_background_work().map_err(from_rocksdb)?;
+        // A reader that ends lets go of files that nothing needs any more, and would remove them itself.
+        let kept = self.db.disable_file_deletions().map_err(from_rocksdb);
+        if kept.is_err() {
+            self.db.continue_background_work().map_err(from_rocksdb)?;
+        }
+        kept
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.check_open()?;
+        // Both are counted: where the first one fails, nothing has changed, and the next call does both.
+        self.db.enable_file_deletions().map_err(from_rocksdb)?;
+        self.db.continue_background_work().map_err(from_rocksdb)
+    }
+
     /// The files of tables are shared by name with the copy; the few others are copied.
     fn copy_to(&self, directory: &Path) -> Result<()> {
         self.check_open()?;

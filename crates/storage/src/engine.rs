@@ -90,6 +90,17 @@ pub trait Engine: Send + Sync + 'static {
         )))
     }
 
+    /// Changes no file until `let_files_move`, for somebody who copies them: background work ends first, and none is begun.
+    /// Everything is durable before, and nothing is written meanwhile; reads go on. A failure leaves the files free.
+    fn hold_files_still(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Lets files change again.
+    fn let_files_move(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Removes about `step_bytes` of what is in `range` and gives the space back; again until
     /// `done`. Restartable at any point.
     ///

@@ -38,6 +38,9 @@ struct Switches {
     held: usize,
     hold_syncs: bool,
     held_syncs: usize,
+    hold_pauses: bool,
+    held_pauses: usize,
+    is_paused: bool,
     panic_in_sync: bool,
 }
 
@@ -156,6 +159,23 @@ impl Faulty {
         self.switches.lock().held_syncs
     }
 
+    /// [`Engine::hold_files_still`] stands still inside the call until [`Faulty::heal`].
+    pub fn hold_pauses(&self) {
+        self.switches.lock().hold_pauses = true;
+    }
+
+    /// Calls of [`Engine::hold_files_still`] that stand still now.
+    #[must_use]
+    pub fn held_pauses(&self) -> usize {
+        self.switches.lock().held_pauses
+    }
+
+    /// Whether the files are held still.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.switches.lock().is_paused
+    }
+
     /// The next sync panics.
     pub fn panic_in_next_sync(&self) {
         self.switches.lock().panic_in_sync = true;
@@ -172,6 +192,8 @@ impl Faulty {
         *switches = Switches {
             held: switches.held,
             held_syncs: switches.held_syncs,
+            held_pauses: switches.held_pauses,
+            is_paused: switches.is_paused,
             ..Switches::default()
         };
         self.released.notify_all();
@@ -258,6 +280,25 @@ impl Engine for Faulty {
         switched.unwrap_or_else(|| self.inner.ready())
     }
 
+    fn hold_files_still(&self) -> Result<()> {
+        let mut switches = self.switches.lock();
+        switches.held_pauses += 1;
+        while switches.hold_pauses {
+            self.released.wait(&mut switches);
+        }
+        switches.held_pauses -= 1;
+        drop(switches);
+        self.inner.hold_files_still()?;
+        self.switches.lock().is_paused = true;
+        Ok(())
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.inner.let_files_move()?;
+        self.switches.lock().is_paused = false;
+        Ok(())
+    }
+
     fn is_pressed(&self) -> bool {
         self.inner.is_pressed()
     }
@@ -308,6 +349,7 @@ impl Engine for Faulty {
     fn stop_waiting(&self) {
         let mut switches = self.switches.lock();
         (switches.hold_writes, switches.hold_syncs) = (false, false);
+        switches.hold_pauses = false;
         let stopped = Error::Closed;
         switches.write_error = Some((usize::MAX, stopped.clone()));
         switches.sync_error = Some(stopped);

@@ -202,6 +202,11 @@ impl LateWrites {
         drop(self.behind());
     }
 
+    /// Makes durable what the engine has, and leaves a held batch where it is.
+    pub fn sync_but_held(&self) -> Result<()> {
+        self.engine.sync()
+    }
+
     /// Hands a batch over by waiting, if need be, inside an engine that says that it is ready. Whether the engine has all.
     pub fn catch_up_inside(&self) -> bool {
         self.engine.ready() == Readiness::Ready && self.catch_up().is_ok()
@@ -209,7 +214,7 @@ impl LateWrites {
 
     /// Whether the engine has everything, or takes what it lacks immediately. Asked by a leader, which has the turn: it waits
     /// neither for the engine nor for another thread that does. What an engine that stalls has refused just now is not offered.
-    fn caught_up(&self) -> Readiness {
+    pub fn caught_up(&self) -> Readiness {
         if self.behind().is_none() {
             return Readiness::Ready;
         }
@@ -375,6 +380,14 @@ impl Engine for LateWrites {
             Readiness::Ready => self.caught_up(),
             other => other,
         }
+    }
+
+    fn hold_files_still(&self) -> Result<()> {
+        self.engine.hold_files_still()
+    }
+
+    fn let_files_move(&self) -> Result<()> {
+        self.engine.let_files_move()
     }
 
     fn is_pressed(&self) -> bool {

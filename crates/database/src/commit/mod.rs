@@ -38,7 +38,7 @@
 //! high-water mark when idents were given out. A refusal by either, or by the append, is answered to the whole group,
 //! which has left nothing behind. A group that meets a stalled engine is given back too: each of its writers then waits by
 //! itself and without the turn (`wait_out_stall`), where killOp, maxTimeMS and a stop reach it unless it is the one that
-//! waits inside the engine, and comes again.
+//! waits inside the engine, and comes again. So is one that meets locked files (`write_stop`), for as long as they are.
 //!
 //! *Accepted*. The journal has written the group with one call. This is the moment of the commit: the group survives a
 //! killed process from here on, and stands whatever the engine says. If the group has writers that will wait for its sync
@@ -139,6 +139,7 @@ pub(crate) mod refusals;
 pub(crate) mod session_section;
 mod standstill;
 pub(crate) mod watches;
+pub(crate) mod write_stop;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -158,6 +159,7 @@ use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
 use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
+use crate::commit::write_stop::WriteStop;
 use crate::error::{Error, Result};
 use crate::keyspace::ident::{FIRST_IDENT, Ident};
 use crate::keyspace::layout;
@@ -252,6 +254,7 @@ pub struct CommitPath {
     batch: Mutex<WriteBatch>,
     watches: Watches,
     interests: Arc<Interests>,
+    write_stop: WriteStop,
 }
 
 /// Groups of the journal that is being replayed, and that the engine does not have yet.
@@ -288,6 +291,7 @@ impl CommitPath {
             batch: Mutex::new(WriteBatch::new()),
             watches: Watches::default(),
             interests: Arc::default(),
+            write_stop: WriteStop::default(),
         })
     }
 
@@ -303,6 +307,10 @@ impl CommitPath {
             check_running()?;
             if self.is_closing.load(Ordering::Relaxed) {
                 return Err(Error::ShuttingDown);
+            }
+            if self.write_stop.wait(INTERRUPT_TICK)? {
+                standstill.end();
+                continue;
             }
             if standstill.is_too_long(self.applied_lsn(), Instant::now()) {
                 return Err(Error::WritesRefused {
@@ -325,6 +333,11 @@ impl CommitPath {
             }
             std::thread::sleep(STALL_TICK);
         }
+    }
+
+    /// The stop of all writes, for whoever copies the files.
+    pub fn write_stop(&self) -> &WriteStop {
+        &self.write_stop
     }
 
     /// From now on nobody waits for a stalled engine.
@@ -545,6 +558,10 @@ impl CommitPath {
 
 impl Hooks for CommitPath {
     fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        if self.write_stop.is_on() {
+            let cause = "the files are locked by fsync";
+            return Err(HookError::new(HookErrorKind::Stalled, cause));
+        }
         match self.engine.ready() {
             Readiness::Ready => Ok(()),
             Readiness::Failed(error) => Err(storage_hook_error(&error)),

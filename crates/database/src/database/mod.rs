@@ -2,6 +2,7 @@
 
 mod data;
 mod definitions;
+mod files_lock;
 mod identity;
 mod options;
 mod pinned_snapshots;
@@ -39,6 +40,7 @@ use crate::upkeep::database_cleaner::DatabaseCleaner;
 use crate::upkeep::reclaim::Reclaimer;
 use crate::upkeep::temporary_cleaner;
 use crate::write::{WriteParts, Writer};
+use files_lock::FilesLock;
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
 pub use options::{Options, Shortcuts};
@@ -155,6 +157,7 @@ impl Database {
             must_exist: knows_journal,
             retain_ms: options.journal_retain_ms,
             retain_bytes_max: options.journal_retain_bytes_max,
+            archive_hold_bytes: options.journal_archive_hold_bytes,
             compress_above_bytes: options.journal_compress_above_bytes,
             shortcuts: options.shortcuts.journal,
             ..quarry_journal::Options::default()
@@ -242,6 +245,8 @@ impl Database {
     /// Ends the background threads, syncs the journal and flushes the engine, so that the next open replays nothing. When
     /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is.
     pub fn close(&self) -> Result<()> {
+        // What it fails for the close meets, too.
+        let _ = FilesLock(&self.commits).end();
         self.commits.path().close();
         let journal = self.commits.journal();
         std::thread::scope(|scope| {
@@ -276,6 +281,9 @@ impl Database {
             let mut reclaimer = Reclaimer::default();
             let engine = commits.late_writes();
             while !stop.wait(CHECKPOINT_TICK) {
+                let Some(_turn) = commits.path().write_stop().upkeep_turn() else {
+                    continue;
+                };
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
                 let is_ready = engine.ready() == Readiness::Ready;

@@ -23,6 +23,9 @@ pub struct Options {
     pub journal_retain_ms: u64,
     /// As long as all of them take no more bytes than this, and the disk has room for other things.
     pub journal_retain_bytes_max: u64,
+    /// An archive of the journal is kept: segments stay until it has them, as long as those that wait take no more bytes than
+    /// this. `None`: none is kept.
+    pub journal_archive_hold_bytes: Option<u64>,
     /// Groups of more bytes are compressed; `None`: none is.
     pub journal_compress_above_bytes: Option<usize>,
     /// Encrypts the groups of a journal on a disk; `None`: they are written as they are.
@@ -70,6 +73,7 @@ impl Default for Options {
             journal_segment_bytes: None,
             journal_retain_ms: 0,
             journal_retain_bytes_max: u64::MAX,
+            journal_archive_hold_bytes: None,
             journal_compress_above_bytes: None,
             journal_seal: None,
             record_cache_bytes: 0,

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use quarry_journal::{Journal, RealFiles};
 use quarry_storage::Engine;
 
 use super::Database;
+use super::files_lock::FilesLock;
 use crate::commit::checkpoint::OnTrouble;
 use crate::commit::refusals::{OnChange, RefusedWrites};
 use crate::definitions::builds::InterruptedBuild;
@@ -63,6 +65,28 @@ impl Database {
         let files = RealFiles::open(journal_directory).map_err(failed)?;
         let lsn = journal.copy_pinned(&pin, &files)?;
         Ok(Copied { lsn, cluster_time })
+    }
+
+    /// Locks the files for somebody who copies them, or locks them once more; how many locks there are. From then on writes wait,
+    /// and no file of engine and journal changes. Reads go on. It ends with the operation that runs on this thread, and at the
+    /// deadline, if there is one; then nothing is locked.
+    pub fn lock_files(&self, deadline: Option<Instant>) -> Result<u64> {
+        FilesLock(&self.commits).lock(deadline)
+    }
+
+    /// Gives up one lock; how many are left. None where there was none. Writes go on with the last one.
+    pub fn unlock_files(&self) -> Result<Option<u64>> {
+        FilesLock(&self.commits).unlock()
+    }
+
+    /// Whether the files are locked.
+    pub fn are_files_locked(&self) -> bool {
+        FilesLock(&self.commits).is_locked()
+    }
+
+    /// Gives up all locks because the server stops, with an error for the writes that wait; whether there were any.
+    pub fn end_files_lock(&self) -> Result<bool> {
+        FilesLock(&self.commits).end()
     }
 
     /// How often a background thread panicked and was started again.

@@ -13,31 +13,73 @@ use super::{File, FileEntry, Files};
 
 const LOCK_NAME: &str = "journal.lock";
 
-/// A directory of the file system. The lock is held until this value is dropped.
+/// The lock of an archive's directory.
+const ARCHIVE_LOCK_NAME: &str = "archive.lock";
+
+/// A directory of the file system. The lock, if there is one, is held until this value is dropped.
 pub struct RealFiles {
     path: PathBuf,
     directory: fs::File,
-    _lock: fs::File,
+    is_writable: bool,
+    _lock: Option<fs::File>,
 }
 
 impl RealFiles {
-    /// Opens `path`, creating it if it is missing. Fails with `WouldBlock` if another process holds it.
+    /// Opens the directory of a journal, creating it if it is missing. Fails with `WouldBlock` if another process holds it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref().to_path_buf();
+        RealFiles::open_locked(path.as_ref(), LOCK_NAME)
+    }
+
+    /// Like `open`, for the directory of an archive that is to be written.
+    pub fn open_archive(path: impl AsRef<Path>) -> io::Result<Self> {
+        RealFiles::open_locked(path.as_ref(), ARCHIVE_LOCK_NAME)
+    }
+
+    /// Opens a directory to read files that another process may be writing. Nothing can be changed through it.
+    pub fn open_to_read(path: impl AsRef<Path>) -> io::Result<Self> {
+        RealFiles::open_unlocked(path.as_ref(), false)
+    }
+
+    /// Opens a directory that another process may be writing, to remove what that one needs no more.
+    pub fn open_beside(path: impl AsRef<Path>) -> io::Result<Self> {
+        RealFiles::open_unlocked(path.as_ref(), true)
+    }
+
+    fn open_unlocked(path: &Path, is_writable: bool) -> io::Result<Self> {
+        Ok(RealFiles {
+            directory: fs::File::open(path)?,
+            path: path.to_path_buf(),
+            is_writable,
+            _lock: None,
+        })
+    }
+
+    fn open_locked(path: &Path, lock_name: &str) -> io::Result<Self> {
+        let path = path.to_path_buf();
         create_durably(&path)?;
         let lock = fs::File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(path.join(LOCK_NAME))?;
+            .open(path.join(lock_name))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let directory = fs::File::open(&path)?;
         directory.sync_all()?;
         Ok(RealFiles {
             path,
             directory,
-            _lock: lock,
+            is_writable: true,
+            _lock: Some(lock),
         })
+    }
+}
+
+impl RealFiles {
+    fn check_writable(&self) -> io::Result<()> {
+        match self.is_writable {
+            true => Ok(()),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
     }
 }
 
@@ -69,11 +111,17 @@ impl Files for RealFiles {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            if name != LOCK_NAME && entry.file_type()?.is_file() {
-                entries.push(FileEntry {
+            if name == LOCK_NAME || name == ARCHIVE_LOCK_NAME || !entry.file_type()?.is_file() {
+                continue;
+            }
+            match entry.metadata() {
+                Ok(metadata) => entries.push(FileEntry {
                     name,
-                    bytes: entry.metadata()?.len(),
-                });
+                    bytes: metadata.len(),
+                }),
+                // It has gone since it was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         entries.sort();
@@ -84,12 +132,13 @@ impl Files for RealFiles {
         Ok(Arc::new(RealFile(
             fs::File::options()
                 .read(true)
-                .write(true)
+                .write(self.is_writable)
                 .open(self.path.join(name))?,
         )))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.check_writable()?;
         let file = fs::File::options()
             .read(true)
             .write(true)
@@ -99,10 +148,12 @@ impl Files for RealFiles {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.check_writable()?;
         fs::remove_file(self.path.join(name))
     }
 

@@ -7,10 +7,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use quarry_bson::DateTime;
-use quarry_database::{Copied, Database, Error};
+use quarry_database::{Copied, Database, Error, check_running};
 use quarry_query::ErrorCode;
 use quarry_seal::KEYSTORE_FILE;
 
@@ -19,6 +20,8 @@ use crate::process::engine::JOURNAL;
 
 /// Where copies stand in the data directory.
 const DIRECTORY: &str = "quarry.backup";
+/// How often somebody who waits for another copy or lock looks whether it is still wanted.
+const WAIT_TICK: Duration = Duration::from_millis(20);
 
 /// The server's copies, of which one is open at most.
 pub struct LiveCopies {
@@ -27,6 +30,8 @@ pub struct LiveCopies {
     /// The name of the engine's directory.
     engine: &'static str,
     state: Arc<Mutex<State>>,
+    /// Held while files are being locked, or a copy takes its place: one keeps the other out.
+    taking: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -67,6 +72,7 @@ impl LiveCopies {
             directory: data_directory.join(DIRECTORY),
             engine,
             state: Arc::default(),
+            taking: Mutex::default(),
         }
     }
 
@@ -77,7 +83,14 @@ impl LiveCopies {
         connection: i64,
         is_connected: &dyn Fn(i64) -> bool,
     ) -> Result<LiveCopy> {
-        let (owned, abandoned) = self.begin(connection, is_connected)?;
+        let (owned, abandoned) = {
+            let _taking = self.take(None)?;
+            if database.are_files_locked() {
+                let message = "The node is currently fsyncLocked.";
+                return Err(CommandError::new(ErrorCode(50_887), message));
+            }
+            self.begin(connection, is_connected)?
+        };
         let mut copy = LiveCopy {
             state: Arc::clone(&self.state),
             owned,
@@ -118,6 +131,47 @@ impl LiveCopies {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Locks the files of the data for somebody who copies them without a cursor; how many locks there are. Not beside an open
+    /// copy, whose making needs the engine to work. Fails at the deadline, if there is one.
+    pub fn lock_files(
+        &self,
+        database: &Database,
+        is_connected: &dyn Fn(i64) -> bool,
+        deadline: Option<Instant>,
+    ) -> Result<u64> {
+        let _taking = self.take(deadline)?;
+        let open = self.state.lock().open;
+        if open.is_some_and(|open| is_connected(open.connection)) {
+            return Err(CommandError::new(
+                ErrorCode(50_884),
+                "The existing backup cursor must be closed before fsyncLock can succeed.",
+            ));
+        }
+        Ok(database.lock_files(deadline)?)
+    }
+
+    /// The right to begin a copy or to lock files, which somebody may have who waits for engine and disk. The operation that runs
+    /// on this thread may be ended meanwhile.
+    fn take(&self, deadline: Option<Instant>) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(taking) = self.taking.try_lock_for(WAIT_TICK) {
+                return Ok(taking);
+            }
+            check_running()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(CommandError::new(
+                    ErrorCode::LOCK_TIMEOUT,
+                    "Fsync lock timed out",
+                ));
+            }
+        }
+    }
+
+    /// Gives up one lock; how many are left, none where there was none.
+    pub fn unlock_files(&self, database: &Database) -> Result<Option<u64>> {
+        Ok(database.unlock_files()?)
     }
 
     /// When the last copy was whole, in milliseconds since the epoch; none since the start.

@@ -76,6 +76,13 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     }
     listed.finish();
+    if invocation.server.database.are_files_locked() {
+        reply.append("fsyncLock", true);
+        reply.append(
+            "info",
+            "use db.fsyncUnlock() to terminate the fsync write/snapshot lock",
+        );
+    }
     Ok(())
 }
 

@@ -78,24 +78,7 @@ fn append_options(config: &Config, parsed: &mut DocumentBuilder<'_>) {
         }
         replication.finish();
     }
-    let mut storage = parsed.document("storage");
-    storage.append("dbPath", &*config.data_directory.to_string_lossy());
-    storage.append("engine", config.engine.as_str());
-    storage.append("durability", config.durability.as_str());
-    if let Some(mode) = config.mdbx_sync {
-        storage.append("mdbxSync", mode.as_str());
-    }
-    let journal = &config.journal;
-    if let Some(mb) = journal.retention_mb {
-        storage.append("journalRetentionMB", i64::try_from(mb).unwrap_or(i64::MAX));
-    }
-    if let Some(hours) = journal.retention_hours {
-        storage.append("journalRetentionHours", hours);
-    }
-    if let Some(bytes) = journal.compress_above_bytes {
-        storage.append("journalCompressAboveKB", (bytes >> 10) as i64);
-    }
-    storage.finish();
+    append_storage(config, parsed);
     if let Some(options) = &config.encryption {
         let mut security = parsed.document("security");
         security.append("enableEncryption", true);
@@ -118,6 +101,32 @@ fn append_options(config: &Config, parsed: &mut DocumentBuilder<'_>) {
     if let Some(options) = &config.audit {
         append_audit(options, parsed);
     }
+}
+
+fn append_storage(config: &Config, parsed: &mut DocumentBuilder<'_>) {
+    let mut storage = parsed.document("storage");
+    storage.append("dbPath", &*config.data_directory.to_string_lossy());
+    storage.append("engine", config.engine.as_str());
+    storage.append("durability", config.durability.as_str());
+    if let Some(mode) = config.mdbx_sync {
+        storage.append("mdbxSync", mode.as_str());
+    }
+    let journal = &config.journal;
+    if let Some(mb) = journal.retention_mb {
+        storage.append("journalRetentionMB", i64::try_from(mb).unwrap_or(i64::MAX));
+    }
+    if let Some(hours) = journal.retention_hours {
+        storage.append("journalRetentionHours", hours);
+    }
+    if let Some(bytes) = journal.compress_above_bytes {
+        storage.append("journalCompressAboveKB", (bytes >> 10) as i64);
+    }
+    let archive = &config.journal_archive;
+    if let (Some(path), Some(hold_bytes)) = (&archive.path, archive.hold_bytes()) {
+        storage.append("journalArchive", &*path.to_string_lossy());
+        storage.append("journalArchiveHoldMB", (hold_bytes >> 20) as i64);
+    }
+    storage.finish();
 }
 
 fn append_audit(options: &AuditOptions, parsed: &mut DocumentBuilder<'_>) {

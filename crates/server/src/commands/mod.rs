@@ -45,7 +45,9 @@ mod explain;
 mod find;
 mod find_and_modify;
 mod first_batch;
+mod flush_journal_archive;
 mod fsync;
+mod fsync_unlock;
 mod get_cluster_parameter;
 mod get_cmd_line_opts;
 mod get_default_rw_concern;
@@ -167,7 +169,9 @@ pub static COMMANDS: &[&Command] = &[
     &explain::COMMAND,
     &find::COMMAND,
     &find_and_modify::COMMAND,
+    &flush_journal_archive::COMMAND,
     &fsync::COMMAND,
+    &fsync_unlock::COMMAND,
     &get_cluster_parameter::COMMAND,
     &get_cmd_line_opts::COMMAND,
     &get_default_rw_concern::COMMAND,

@@ -604,6 +604,38 @@ fn journal(server: &Server, section: &mut DocumentBuilder<'_>) {
     kept.append("bytes", signed(window.bytes));
     kept.append("firstLsn", signed(journal.first_lsn()));
     kept.finish();
+    journal_archive(server, &mut shown);
+    shown.finish();
+}
+
+/// The archive of the journal, where one is kept.
+fn journal_archive(server: &Server, journal: &mut DocumentBuilder<'_>) {
+    let Some(archive) = &server.journal_archive else {
+        return;
+    };
+    let state = archive.state();
+    let waiting = server.database.journal().waiting_for_archive();
+    let waiting = waiting.unwrap_or_default();
+    let mut shown = journal.document("archive");
+    if state.last_round_ms > 0 {
+        shown.append("lastRound", DateTime(state.last_round_ms));
+    }
+    for (name, value) in [
+        ("lsn", state.lsn),
+        ("bytes", state.bytes),
+        ("writtenBytes", state.written_bytes),
+        ("waitingBytes", waiting.bytes),
+        ("waitingBytesMax", waiting.bytes_max),
+        ("givenUpSegments", waiting.given_up),
+        ("givenUpBytes", waiting.given_up_bytes),
+        ("gaps", state.gaps),
+        ("failures", state.failures),
+    ] {
+        shown.append(name, signed(value));
+    }
+    if let Some(failure) = &state.failure {
+        shown.append("failure", failure.as_str());
+    }
     shown.finish();
 }
 

@@ -120,7 +120,6 @@ static LACKS: &[Lack] = &[
         commands: &[
             "dropConnections",
             "filemd5",
-            "fsyncUnlock",
             "setUserWriteBlockMode",
             "validateDBMetadata",
         ],

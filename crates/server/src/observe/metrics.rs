@@ -91,6 +91,7 @@ impl Collector for Scrape {
         self.errors(&mut encoder)?;
         self.storage(&mut encoder)?;
         self.journal(&mut encoder)?;
+        self.journal_archive(&mut encoder)?;
         self.build_info(&mut encoder)?;
         process(&mut encoder)?;
         traces(&mut encoder)
@@ -387,6 +388,60 @@ impl Scrape {
         let help = "Time of the journal's syncs";
         let seconds = syncs.sync_ns as f64 / 1e9;
         float_counter(encoder, "quarry_journal_sync_seconds", help, seconds)
+    }
+
+    /// The archive of the journal, where one is kept.
+    fn journal_archive(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(archive) = &self.server.journal_archive else {
+            return Ok(());
+        };
+        let state = archive.state();
+        let waiting = self.server.database.journal().waiting_for_archive();
+        let waiting = waiting.unwrap_or_default();
+        for (name, help, value) in [
+            (
+                "quarry_journal_archive_bytes",
+                "Bytes of the archive of the journal",
+                state.bytes,
+            ),
+            (
+                "quarry_journal_archive_waiting_bytes",
+                "Bytes of full journal segments that wait for the archive",
+                waiting.bytes,
+            ),
+            (
+                "quarry_journal_archive_is_failing",
+                "1 while the journal is not archived",
+                u64::from(state.failure.is_some()),
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        for (name, help, value) in [
+            (
+                "quarry_journal_archive_written_bytes",
+                "Bytes written to the archive of the journal",
+                state.written_bytes,
+            ),
+            (
+                "quarry_journal_archive_given_up_segments",
+                "Journal segments that were freed before they were archived",
+                waiting.given_up,
+            ),
+            (
+                "quarry_journal_archive_gaps",
+                "Places at which the archive of the journal lacks something",
+                state.gaps,
+            ),
+            (
+                "quarry_journal_archive_failures",
+                "Rounds that could not archive the journal",
+                state.failures,
+            ),
+        ] {
+            counter(encoder, name, help, value)?;
+        }
+        Ok(())
     }
 
     fn build_info(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

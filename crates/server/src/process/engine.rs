@@ -128,6 +128,7 @@ pub fn database_options(
         journal_segment_bytes: None,
         journal_retain_ms: config.journal.retain_ms(),
         journal_retain_bytes_max: journal_bytes_max(config),
+        journal_archive_hold_bytes: config.journal_archive.hold_bytes(),
         journal_compress_above_bytes: config.journal.compress_above_bytes,
         journal_seal: key.map(encryption::journal_seal),
         record_cache_bytes: parameters.record_cache_mb << 20,

@@ -17,7 +17,8 @@ use signal_hook::iterator::Signals;
 
 use crate::audit::audit_log::AuditLog;
 use crate::audit::made_collections;
-use crate::backup::live_copy;
+use crate::backup::journal_archive::JournalArchive;
+use crate::backup::{archiving, live_copy};
 use crate::commands::{options_document, rotate_all};
 use crate::net::certificates::Certificates;
 use crate::net::listener::Listener;
@@ -109,6 +110,7 @@ pub fn from_command_line() -> ExitCode {
         Command::Export(options) => return quarry_tools::export::run(&options),
         Command::Migrate(options) => return quarry_tools::migrate::run(&options),
         Command::Backup(command) => return crate::tools::backup::run(&command),
+        Command::Archive(command) => return crate::tools::archive::run(&command),
         Command::Restore(options) => return crate::tools::restore::run(&options),
         Command::RotateKey(options) => return crate::tools::rotate_key::run(&options),
         Command::Journal(command) => return crate::tools::journal::run(&command),
@@ -277,6 +279,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     ttl_monitor::start(server).map_err(Failure::data_directory)?;
     timing_collector::start(server).map_err(Failure::data_directory)?;
     traces::start(server).map_err(Failure::data_directory)?;
+    archiving::start(server).map_err(Failure::data_directory)?;
     history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
     TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
@@ -319,6 +322,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     log::info("control", "shutting down", &[("reason", reason.into())]);
     accepting.stop();
     drop(listener);
+    end_files_lock(server);
     let has_ended = stopping::end_connections(server);
     traces::finish();
     directory.remove_port();
@@ -327,12 +331,26 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     }
     server.cursors.kill_all();
     stopping::bound_close();
+    archiving::finish(server);
     server.database.close().map_err(Failure::data_directory)?;
     log::info("control", "stopped", &[]);
     Ok(match has_ended {
         true => Ended::Stopped,
         false => Ended::LeftConnections,
     })
+}
+
+/// Nobody will unlock the files any more, and what waits for that is told.
+fn end_files_lock(server: &Server) {
+    match server.database.end_files_lock() {
+        Ok(true) => log::warning("control", "fsync's lock ends: the server stops", &[]),
+        Ok(false) => {}
+        Err(error) => log::error(
+            "control",
+            "fsync's lock cannot be ended",
+            &[("error", error.to_string().into())],
+        ),
+    }
 }
 
 /// Lowers the bound on connections to what the file descriptors allow, and gives what everybody may have of them.
@@ -404,6 +422,12 @@ fn open(
             Some(opened.map_err(|why| bad(&why))?)
         }
     };
+    let journal_archive =
+        (config.journal_archive.path.as_ref()).map(|path| JournalArchive::open(path, &database));
+    // Somebody who wants an archive is not served without one: an address that is wrong would be noticed when it is needed.
+    let journal_archive = journal_archive
+        .transpose()
+        .map_err(Failure::data_directory)?;
     let mut server = Server::new(
         config,
         parameters,
@@ -414,6 +438,7 @@ fn open(
         Arc::clone(shutdown),
     );
     server.audit = audit;
+    server.journal_archive = journal_archive;
     Ok(Box::leak(Box::new(server)))
 }
 

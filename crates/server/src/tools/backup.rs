@@ -207,7 +207,7 @@ fn new_id(unix_ms: u64) -> String {
 }
 
 /// The port that the server of this data directory has written there.
-fn port(dbpath: &Path) -> Result<u16> {
+pub fn port(dbpath: &Path) -> Result<u16> {
     let path = dbpath.join(PORT_FILE);
     let text = fs::read_to_string(&path).map_err(|error| {
         format!(

@@ -1,4 +1,4 @@
-//! `quarry restore`: makes a data directory of a backup.
+//! `quarry restore`: makes a data directory of a backup, and of an archive of the journal behind it: as the data was at a moment.
 //!
 //! Each chunk is checked as it is written. A directory in which a restore was cut off says so, and no server starts on it.
 
@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use quarry_journal::RealFiles;
+use quarry_journal::archive::Rebuilt;
 use quarry_journal::files::real::create_durably;
 
 use quarry_tools::Progress;
@@ -15,13 +17,23 @@ use crate::backup::manifest::{BackedUpFile, Manifest};
 use crate::backup::repository::{Access, Repository, chunk_bytes};
 use crate::process::config::Restore;
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
+use crate::process::engine::JOURNAL;
+use crate::tools::archive;
+use crate::tools::moment::{self, Way};
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
     match restore(options) {
-        Ok(manifest) => {
+        Ok(Restored { manifest, end }) => {
+            let moment = end.map_or(String::new(), |end| {
+                let (seconds, count) = (end.cluster_time >> 32, end.cluster_time as u32);
+                format!(
+                    " and goes on to record {}, cluster time {seconds},{count}",
+                    end.last_lsn
+                )
+            });
             println!(
-                "{} was restored into `{path}`: quarry serve --engine {} --dbpath {path}",
+                "{} was restored into `{path}`{moment}: quarry serve --engine {} --dbpath {path}",
                 manifest.id,
                 manifest.engine,
                 path = options.dbpath.display(),
@@ -35,16 +47,27 @@ pub fn run(options: &Restore) -> ExitCode {
     }
 }
 
-fn restore(options: &Restore) -> Result<Manifest, String> {
+/// The outcome of a restore.
+struct Restored {
+    manifest: Manifest,
+    /// Where it ends, if it went on behind the backup.
+    end: Option<Rebuilt>,
+}
+
+fn restore(options: &Restore) -> Result<Restored, String> {
     let repository = Repository::open(&options.from, Access::Read)?;
-    let id = match &options.id {
-        Some(id) => id.clone(),
-        None => repository
-            .ids()?
-            .pop()
-            .ok_or("the repository holds no backup")?,
+    let way = match (moment::parse(&options.moment)?, &options.moment.archive) {
+        (Some(moment), Some(archive)) => {
+            let line = options.moment.line.as_deref();
+            let found = moment::find(&archive::files(archive)?, moment, line);
+            Some(found.map_err(|why| format!("`{}`: {why}", archive.display()))?)
+        }
+        _ => None,
     };
-    let manifest = repository.manifest(&id)?;
+    let manifest = match &way {
+        Some(way) => moment::backup_before(&repository, way, options.id.as_deref())?,
+        None => chosen(&repository, options.id.as_deref())?,
+    };
     let path = &options.dbpath;
     let failed = |error: io::Error| format!("`{}`: {error}", path.display());
     let is_empty = match fs::read_dir(path) {
@@ -71,10 +94,35 @@ fn restore(options: &Restore) -> Result<Manifest, String> {
         write(&repository, file, path, &progress)?;
     }
     drop(progress);
+    let end = way.map(|way| go_on(&way, &manifest, path)).transpose()?;
     fs::remove_file(&mark)
         .and_then(|()| sync(path))
         .map_err(failed)?;
-    Ok(manifest)
+    Ok(Restored { manifest, end })
+}
+
+/// The backup of that name, or the latest one.
+fn chosen(repository: &Repository, id: Option<&str>) -> Result<Manifest, String> {
+    let id = match id {
+        Some(id) => id.to_owned(),
+        None => repository
+            .ids()?
+            .pop()
+            .ok_or("the repository holds no backup")?,
+    };
+    repository.manifest(&id)
+}
+
+/// Has the restored journal go on to the moment.
+fn go_on(way: &Way, manifest: &Manifest, path: &Path) -> Result<Rebuilt, String> {
+    let journal = path.join(JOURNAL);
+    let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", journal.display());
+    let files = RealFiles::open(&journal).map_err(|error| bad(&error))?;
+    let progress = Progress::of_bytes("going on to the moment", None);
+    let mut note = |bytes| progress.add(bytes, 0);
+    let (line, cut_lsn) = (&way.line, way.cut.lsn);
+    let rebuilt = (way.history).rebuild(line, &files, manifest.lsn, cut_lsn, &mut note);
+    rebuilt.map_err(|error| bad(&error))
 }
 
 fn write(

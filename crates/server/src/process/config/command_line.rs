@@ -39,7 +39,10 @@ pub enum Command {
     /// Back up a running server into a repository, and look after what is there
     #[command(subcommand)]
     Backup(BackupCommand),
-    /// Make a data directory of a backup
+    /// Look after the archive that a server keeps of its journal
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
+    /// Make a data directory of a backup, and with an archive of the journal as it was at any moment since
     Restore(Restore),
     /// Lock an encrypted data directory, which no server uses, with another key; its data is not written again
     RotateKey(RotateKey),
@@ -182,6 +185,92 @@ pub struct Restore {
     /// Data directory to make; it may be there, but empty
     #[arg(long, value_name = "DIRECTORY")]
     pub dbpath: PathBuf,
+    #[command(flatten)]
+    pub moment: RestoreMoment,
+}
+
+/// The moment that `quarry restore` goes on to behind the backup; without one it is that of the backup.
+#[derive(Debug, Default, Args)]
+pub struct RestoreMoment {
+    /// The archive of the journal
+    #[arg(long = "journalArchive", value_name = "DIRECTORY", requires = "moment")]
+    pub archive: Option<PathBuf>,
+    /// Everything up to this wall time, such as 2026-11-28T12:00:00.123Z, or `latest`: all that the archive has
+    #[arg(
+        long,
+        value_name = "TIME|latest",
+        requires = "archive",
+        group = "moment"
+    )]
+    pub to: Option<String>,
+    /// Everything up to this record of the journal
+    #[arg(
+        long = "to-lsn",
+        value_name = "LSN",
+        requires = "archive",
+        group = "moment"
+    )]
+    pub to_lsn: Option<u64>,
+    /// Everything up to this cluster time, which a driver has of a reply as operationTime: seconds since 1970 and a counter
+    #[arg(
+        long = "to-timestamp",
+        value_name = "SECONDS,COUNT",
+        requires = "archive",
+        group = "moment"
+    )]
+    pub to_timestamp: Option<String>,
+    /// The line of the archive, where a restore has made several [default: the latest]
+    #[arg(long, value_name = "LINE", requires = "archive")]
+    pub line: Option<String>,
+}
+
+/// The subcommands of `quarry archive`.
+#[derive(Debug, Subcommand)]
+pub enum ArchiveCommand {
+    /// Show what the archive has, where something is missing, and to which moments data can be restored
+    List {
+        #[command(flatten)]
+        place: ArchivePlace,
+        /// The repository of the backups that data would be restored from
+        #[arg(long, value_name = "DIRECTORY")]
+        from: Option<PathBuf>,
+    },
+    /// Read every byte of the archive and check it
+    Verify {
+        #[command(flatten)]
+        place: ArchivePlace,
+    },
+    /// Remove what no backup of the repository needs, beside a server that goes on writing the archive
+    Remove {
+        #[command(flatten)]
+        place: ArchivePlace,
+        /// The repository
+        #[arg(long, value_name = "DIRECTORY")]
+        from: PathBuf,
+    },
+    /// Have a running server bring its archive up to everything that was acknowledged
+    Flush(FlushArchive),
+}
+
+/// Where an archive is.
+#[derive(Debug, Args)]
+pub struct ArchivePlace {
+    /// The archive
+    #[arg(long = "journalArchive", value_name = "DIRECTORY")]
+    pub archive: PathBuf,
+}
+
+/// The flags of `quarry archive flush`.
+#[derive(Debug, Args)]
+pub struct FlushArchive {
+    /// Data directory of the server, whose port is found there
+    #[arg(long, value_name = "DIRECTORY", default_value = "data")]
+    pub dbpath: PathBuf,
+    /// The server's host, if it does not listen on this address
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    #[command(flatten)]
+    pub login: LoginOptions,
 }
 
 /// The flags of `quarry rotate-key`.
@@ -329,6 +418,14 @@ pub struct Serve {
     /// Compress groups of writes above so many kilobytes in the journal [default: none is]
     #[arg(long = "journalCompressAboveKB", value_name = "KB")]
     pub journal_compress_above_kb: Option<u64>,
+    /// Directory into which everything durable of the journal is copied, each second: with a backup the data can be restored to
+    /// any moment. Not within the data directory, and best on another disk
+    #[arg(long = "journalArchive", value_name = "DIRECTORY")]
+    pub journal_archive: Option<PathBuf>,
+    /// Megabytes of full journal segments that wait for the archive at most; beyond it the oldest are freed without, and the
+    /// archive has a gap [default: 4096]
+    #[arg(long = "journalArchiveHoldMB", value_name = "MB")]
+    pub journal_archive_hold_mb: Option<u64>,
     /// Port of the admin HTTP server, 0 for a free one, or `off` [default: port + 1000]
     #[arg(long = "adminPort", value_name = "PORT|off")]
     pub admin_port: Option<String>,

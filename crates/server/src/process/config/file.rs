@@ -445,6 +445,7 @@ mod tests {
             "security.encryptionKeyFile" => {
                 "storage.engine: memory\nsecurity.enableEncryption: true\n"
             }
+            "storage.journalArchiveHoldMB" => "storage.journalArchive: a\n",
             _ => "",
         }
     }

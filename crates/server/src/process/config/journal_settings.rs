@@ -1,6 +1,8 @@
 //! Settings of the journal: what it keeps beyond need, and what of it is compressed.
 
-use super::values::BadOptions;
+use std::path::PathBuf;
+
+use super::values::{BadOptions, EngineName};
 
 const MS_PER_HOUR: f64 = 3_600_000.0;
 /// A thousand years: more is a slip of the keyboard.
@@ -71,6 +73,42 @@ impl JournalSettings {
     }
 }
 
+/// The megabytes of full segments that may wait for an archive: an hour of 1 MB/s, and no more than the default window.
+const HOLD_MB_DEFAULT: u64 = 4096;
+
+/// The archive that is kept of the journal, if one is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ArchiveSettings {
+    pub path: Option<PathBuf>,
+    hold_mb: u64,
+}
+
+impl ArchiveSettings {
+    pub fn new(
+        path: Option<PathBuf>,
+        hold_mb: Option<u64>,
+        engine: EngineName,
+    ) -> Result<ArchiveSettings, BadOptions> {
+        let bad = |why: &str| Err(BadOptions(why.to_owned()));
+        if path.is_some() && engine == EngineName::Memory {
+            return bad("journalArchive: the engine memory has no journal to archive");
+        }
+        if path.is_none() && hold_mb.is_some() {
+            return bad("journalArchiveHoldMB: there is no archive; give --journalArchive");
+        }
+        let hold_mb = hold_mb.unwrap_or(HOLD_MB_DEFAULT);
+        if hold_mb.checked_mul(1 << 20).is_none() {
+            return bad("journalArchiveHoldMB: the value is too large");
+        }
+        Ok(ArchiveSettings { path, hold_mb })
+    }
+
+    /// The bytes of full segments that are held for the archive; `None` where none is kept.
+    pub fn hold_bytes(&self) -> Option<u64> {
+        self.path.as_ref().map(|_| self.hold_mb << 20)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +124,20 @@ mod tests {
         }
         assert!(JournalSettings::new(Some(u64::MAX), None, None).is_err());
         assert!(JournalSettings::new(None, None, Some(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn an_archive_is_of_an_engine_with_files_and_holds_a_bounded_part() {
+        let new = |path: Option<&str>, hold_mb, engine| {
+            ArchiveSettings::new(path.map(PathBuf::from), hold_mb, engine)
+        };
+        let hold = |path, hold_mb| new(path, hold_mb, EngineName::Mdbx).unwrap().hold_bytes();
+        assert_eq!(hold(None, None), None);
+        assert_eq!(hold(Some("a"), None), Some(4 << 30));
+        assert_eq!(hold(Some("a"), Some(2)), Some(2 << 20));
+        assert!(new(Some("a"), None, EngineName::Memory).is_err());
+        assert!(new(None, Some(2), EngineName::Mdbx).is_err());
+        assert!(new(Some("a"), Some(u64::MAX), EngineName::Mdbx).is_err());
     }
 
     #[test]

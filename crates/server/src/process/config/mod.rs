@@ -22,11 +22,12 @@ use file::ConfigFile;
 
 pub use audit::{AuditDestination, AuditFormat, AuditOptions};
 pub use command_line::{
-    AddUser, BackupCommand, Command, CommandLine, CreateBackup, JournalCommand, JournalPlace,
-    LoginOptions, Restore, RotateKey, Serve, Top, UserCommand,
+    AddUser, ArchiveCommand, BackupCommand, Command, CommandLine, CreateBackup, FlushArchive,
+    JournalCommand, JournalPlace, LoginOptions, Restore, RestoreMoment, RotateKey, Serve, Top,
+    UserCommand,
 };
 pub use encryption::{EncryptionOptions, EncryptionSettings, KeyFileOption};
-pub use journal_settings::JournalSettings;
+pub use journal_settings::{ArchiveSettings, JournalSettings};
 pub use options::Notice;
 pub use tls::TlsOptions;
 pub use values::{
@@ -85,6 +86,7 @@ pub struct Config {
     /// The sync mode of libmdbx; another engine has none.
     pub mdbx_sync: Option<MdbxSync>,
     pub journal: JournalSettings,
+    pub journal_archive: ArchiveSettings,
     pub addresses: Vec<String>,
     pub port: u16,
     pub admin_port: AdminPort,
@@ -233,6 +235,17 @@ impl Config {
                 "slowOpSampleRate: {slow_op_sample_rate} is not from 0 to 1"
             )));
         }
+        let journal_archive = ArchiveSettings::new(
+            line.journal_archive.or(file.journal_archive),
+            line.journal_archive_hold_mb
+                .or(file.journal_archive_hold_mb),
+            engine,
+        )?;
+        if journal_archive.path.is_some() && encryption.is_some() {
+            return Err(BadOptions(
+                "journalArchive: the archive of an encrypted journal is not supported yet".into(),
+            ));
+        }
         let default_directory = match face {
             Face::Quarry => "data",
             Face::Mongod => MONGOD_DATA_DIRECTORY,
@@ -263,6 +276,7 @@ impl Config {
                 line.journal_compress_above_kb
                     .or(file.journal_compress_above_kb),
             )?,
+            journal_archive,
             addresses: parse_addresses(&addresses)?,
             port,
             admin_port,

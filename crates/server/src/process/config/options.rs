@@ -485,6 +485,8 @@ pub static OPTIONS: &[OptionRow] = &[
     own("journalRetentionMB", "storage.journalRetentionMB", Value),
     own("journalRetentionHours", "storage.journalRetentionHours", Value),
     own("journalCompressAboveKB", "storage.journalCompressAboveKB", Value),
+    own("journalArchive", "storage.journalArchive", Value),
+    own("journalArchiveHoldMB", "storage.journalArchiveHoldMB", Value),
     own("adminPort", "net.adminPort", Value),
     own("adminTokenFile", "net.adminTokenFile", Value),
     own("console", "net.console", Value),

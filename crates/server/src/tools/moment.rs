@@ -1,0 +1,188 @@
+//! The moment that a restore goes on to: how it is written, the place in the archive that it names, and the backup that the way
+//! to it begins with.
+
+use quarry_journal::archive::{Cut, History, Line, Moment};
+use quarry_journal::inspect;
+
+use crate::backup::manifest::{CHUNK_BYTES, Manifest};
+use crate::backup::repository::{Repository, chunk_bytes};
+use crate::process::config::RestoreMoment;
+use crate::process::engine::JOURNAL;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The first chunk of a segment has its header.
+const _: () = assert!(CHUNK_BYTES >= 4096);
+
+/// Where a restore goes to, and which way.
+pub struct Way {
+    pub history: History,
+    pub line: Line,
+    pub cut: Cut,
+}
+
+/// The moment that the flags name; none where they name none.
+pub fn parse(options: &RestoreMoment) -> Result<Option<Moment>> {
+    if let Some(lsn) = options.to_lsn {
+        return Ok(Some(Moment::Lsn(lsn)));
+    }
+    if let Some(text) = &options.to_timestamp {
+        let parts = text.split_once(',');
+        let number = |part: &str| part.trim().parse::<u32>().ok();
+        let time = parts.and_then(|(seconds, count)| Some((number(seconds)?, number(count)?)));
+        let (seconds, count) =
+            time.ok_or_else(|| format!("to-timestamp: `{text}` is not of the form SECONDS,COUNT"))?;
+        return Ok(Some(Moment::ClusterTime(
+            u64::from(seconds) << 32 | u64::from(count),
+        )));
+    }
+    match options.to.as_deref() {
+        None => Ok(None),
+        Some("latest") => Ok(Some(Moment::Latest)),
+        Some(text) => {
+            let time = text.parse::<jiff::Timestamp>();
+            let time = time.map_err(|error| format!("to: `{text}` is no time: {error}"))?;
+            let ms = u64::try_from(time.as_millisecond());
+            let ms = ms.map_err(|_| format!("to: `{text}` is before 1970"))?;
+            Ok(Some(Moment::UnixMs(ms)))
+        }
+    }
+}
+
+/// Looks the moment up in the archive.
+pub fn find(
+    files: &std::sync::Arc<dyn quarry_journal::Files>,
+    moment: Moment,
+    line: Option<&str>,
+) -> Result<Way> {
+    let question = |history: &History| -> quarry_journal::Result<Option<(Line, Cut)>> {
+        let lines = history.lines()?;
+        let name_of = |line: &Line| format!("{:016x}", line.incarnation());
+        let wanted = match line {
+            Some(name) => lines.into_iter().find(|line| name_of(line) == name),
+            None => lines.into_iter().next_back(),
+        };
+        let Some(line) = wanted else {
+            return Ok(None);
+        };
+        let cut = line.cut_at(history, moment)?;
+        Ok(Some((line, cut)))
+    };
+    let found = History::ask(files, &question).map_err(|error| error.to_string())?;
+    let (history, Some((line, cut))) = found else {
+        return Err(match line {
+            Some(name) => format!("the archive has no line `{name}`"),
+            None => "the archive has no records yet".into(),
+        });
+    };
+    if let Some(first_lsn) = cut.gap_ends_before {
+        return Err(format!(
+            "that moment is in a gap of the archive: records {} to {} are missing, and nobody can say which of them come before it",
+            cut.lsn + 1,
+            first_lsn - 1
+        ));
+    }
+    if !cut.is_certain {
+        return Err(format!(
+            "the archive ends at record {}: nobody can say what was written between it and that moment; `--to latest` takes all that is there",
+            cut.lsn
+        ));
+    }
+    Ok(Way { history, line, cut })
+}
+
+/// The latest backup that the way to the moment goes on from; only that with the name, if one is given.
+pub fn backup_before(repository: &Repository, way: &Way, id: Option<&str>) -> Result<Manifest> {
+    let ids = match id {
+        Some(id) => vec![id.to_owned()],
+        None => repository.ids()?,
+    };
+    let mut backups = Vec::new();
+    for id in &ids {
+        match repository.manifest(id) {
+            Ok(manifest) => backups.push(manifest),
+            // A damaged one stands in the way of nothing but itself.
+            Err(why) if ids.len() == 1 => return Err(why),
+            Err(why) => eprintln!("quarry restore: {why}"),
+        }
+    }
+    backups.sort_by_key(|backup| std::cmp::Reverse(backup.lsn));
+    for backup in backups {
+        if backup.lsn <= way.cut.lsn
+            && goes_on(repository, &backup, &way.line, &way.history, way.cut.lsn)?
+        {
+            return Ok(backup);
+        }
+    }
+    Err(format!(
+        "no backup leads to record {}: each is later, of another history, or a gap of the archive lies between",
+        way.cut.lsn
+    ))
+}
+
+/// Whether the line goes on from the end of the backup to `cut_lsn` without a gap.
+pub fn goes_on(
+    repository: &Repository,
+    backup: &Manifest,
+    line: &Line,
+    history: &History,
+    cut_lsn: u64,
+) -> Result<bool> {
+    let mut segments = Vec::new();
+    for file in &backup.files {
+        let is_segment = file.name.starts_with(JOURNAL) && file.name.ends_with(".segment");
+        let Some(chunk) = file.chunks.first().filter(|_| is_segment) else {
+            continue;
+        };
+        let bytes = repository.chunk(*chunk, chunk_bytes(file.bytes, 0))?;
+        let header = inspect::segment_header(&file.name, &bytes);
+        segments.push(header.map_err(|error| error.to_string())?);
+    }
+    segments.sort_by_key(|header| header.sequence);
+    let is_of_database = segments
+        .iter()
+        .all(|header| header.identity == *history.identity());
+    Ok(is_of_database && line.goes_on_from(history, &segments, backup.lsn, cut_lsn))
+}
+
+/// A moment as people read it.
+pub fn time(unix_ms: u64) -> String {
+    let since = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    match jiff::Timestamp::from_millisecond(since) {
+        Ok(time) => format!("{time:.3}"),
+        Err(_) => format!("{unix_ms} ms since 1970"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_and_nonsense_is_refused() {
+        let of = |to: Option<&str>, timestamp: Option<&str>| {
+            parse(&RestoreMoment {
+                to: to.map(str::to_owned),
+                to_timestamp: timestamp.map(str::to_owned),
+                ..RestoreMoment::default()
+            })
+        };
+        assert_eq!(of(None, None), Ok(None));
+        assert_eq!(of(Some("latest"), None), Ok(Some(Moment::Latest)));
+        let ms = 1_764_331_200_123;
+        let text = "2025-11-28T12:00:00.123Z";
+        assert_eq!(of(Some(text), None), Ok(Some(Moment::UnixMs(ms))));
+        let text = "2025-11-28T14:00:00.1239+02:00";
+        assert_eq!(of(Some(text), None), Ok(Some(Moment::UnixMs(ms))));
+        assert_eq!(
+            of(None, Some("7, 3")),
+            Ok(Some(Moment::ClusterTime(7 << 32 | 3)))
+        );
+        for bad in ["noon", "2025-11-28", "1960-01-01T00:00:00Z"] {
+            assert!(of(Some(bad), None).is_err(), "{bad}");
+        }
+        for bad in ["7", "7,x", "4294967296,1"] {
+            assert!(of(None, Some(bad)).is_err(), "{bad}");
+        }
+    }
+}
