@@ -183,6 +183,7 @@ def test_a_stop_ends_the_lock(locked):
     with MongoClient(durable.uri) as again:
         assert not is_locked(again)
         assert again.db.things.count_documents({}) == 3000
+    assert durable.stop() == 0
 
 
 def test_a_lock_and_a_backup_cursor_keep_each_other_out(durable):

@@ -212,13 +212,23 @@ impl History {
         for &key in self.segments.keys() {
             parents.insert(key, self.parent(key)?);
         }
-        let has_child = |key: &Key| parents.values().any(|parent| *parent == Some(*key));
-        let leaves = self.segments.keys().filter(|key| !has_child(key));
+        // Where lives fork within a segment, what the given-up one wrote behind that place is a line of its own.
+        let goes_on = |key: &Key| {
+            let mut children = parents.iter().filter(|(_, parent)| **parent == Some(*key));
+            children.any(|(child, _)| self.goes_on_from_end(*key, *child))
+        };
+        let leaves = self.segments.keys().filter(|key| !goes_on(key));
         let mut lines: Vec<Line> = leaves
             .map(|&leaf| Line::new(self, leaf, &|key| parents.get(&key).copied().flatten()))
             .collect();
         lines.sort_by_key(|line| self.segments[&line.leaf()].header.created_unix_ms);
         Ok(lines)
+    }
+
+    /// Whether `child`, which goes on from a place in the segment, does so from its end.
+    fn goes_on_from_end(&self, key: Key, child: Key) -> bool {
+        let next = &self.segments[&child].header;
+        !next.begins_incarnation() || next.previous_end_lsn >= self.segments[&key].last_lsn()
     }
 
     /// The segment that this one goes on from, if the archive has it.

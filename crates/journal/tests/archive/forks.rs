@@ -68,6 +68,37 @@ fn groups_of_the_given_up_life_decide_nothing() {
     }
 }
 
+/// What the given-up life wrote behind the fork can be come back to, in the same segment as well.
+#[test]
+fn a_fork_within_the_last_segment_leaves_two_lines() {
+    let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
+    let journal = open(&files);
+    let (backup, backup_lsn) = backup_of(&journal);
+    let mut first = archive(&archived);
+    write_up_to(&journal, 1, 12);
+    journal.archive(&mut first, true).unwrap();
+    let lost_life = journal.incarnation();
+    drop((journal, first));
+    assert_eq!(headers(&files).len(), 1);
+    let before = history(&archived);
+    let line = &before.lines().unwrap()[0];
+    let cut = before.rebuild(line, &backup, backup_lsn, 8, &mut |_| {});
+    assert_eq!(cut.unwrap().last_lsn, 8);
+    let journal = open(&backup);
+    let mut second = archive(&archived);
+    write_up_to(&journal, 2, 15);
+    journal.archive(&mut second, true).unwrap();
+    let history = history(&archived);
+    let ends: Vec<_> = (history.lines().unwrap().iter())
+        .map(|line| {
+            let cut = line.cut_at(&history, Moment::Latest).unwrap();
+            (line.incarnation(), cut.lsn)
+        })
+        .collect();
+    assert_eq!(ends, [(lost_life, 12), (journal.incarnation(), 15)]);
+    assert_eq!(history.verify(&mut |_| {}), []);
+}
+
 /// A backup is made while a segment is begun: its last file has no records, and the one before it ends in the middle.
 #[test]
 fn a_backup_that_ends_in_an_empty_segment_goes_on() {
