@@ -68,7 +68,7 @@ fn groups_of_the_given_up_life_decide_nothing() {
     }
 }
 
-/// What the given-up life wrote behind the fork can be come back to, in the same segment as well.
+/// Records of the given-up life behind the fork can be come back to, in the same segment as well.
 #[test]
 fn a_fork_within_the_last_segment_leaves_two_lines() {
     let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
