@@ -282,3 +282,25 @@ impl Drop for AbortOnPanic {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An owner that takes every group and keeps nothing.
+    pub(crate) struct NoOwner;
+
+    impl Hooks for NoOwner {
+        fn ready(&self, _bytes: usize) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+
+        fn finish_group(&self, _: &mut GroupBuilder<'_>) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+
+        fn apply(&self, _: u64, _: &Payloads<'_>) -> std::result::Result<(), HookError> {
+            Ok(())
+        }
+    }
+}

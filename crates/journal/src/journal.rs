@@ -614,24 +614,7 @@ mod tests {
 
     use super::*;
     use crate::files::simulated::{Crash, SimulatedFiles};
-    use crate::hooks::GroupBuilder;
-    use crate::{HookError, Payloads};
-
-    struct NoOwner;
-
-    impl Hooks for NoOwner {
-        fn ready(&self, _bytes: usize) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-
-        fn finish_group(&self, _: &mut GroupBuilder<'_>) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-
-        fn apply(&self, _: u64, _: &Payloads<'_>) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-    }
+    use crate::hooks::tests::NoOwner;
 
     fn open(files: &SimulatedFiles) -> Journal {
         let options = Options {

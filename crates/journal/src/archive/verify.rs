@@ -208,23 +208,8 @@ mod tests {
     use super::super::writer::Archive;
     use super::*;
     use crate::files::simulated::SimulatedFiles;
-    use crate::{GroupBuilder, HookError, Hooks, Identity, Journal, Options, Payloads};
-
-    struct NoOwner;
-
-    impl Hooks for NoOwner {
-        fn ready(&self, _bytes: usize) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-
-        fn finish_group(&self, _: &mut GroupBuilder<'_>) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-
-        fn apply(&self, _: u64, _: &Payloads<'_>) -> std::result::Result<(), HookError> {
-            Ok(())
-        }
-    }
+    use crate::hooks::tests::NoOwner;
+    use crate::{Identity, Journal, Options};
 
     /// An archive with one piece, of three groups.
     fn archived() -> SimulatedFiles {
