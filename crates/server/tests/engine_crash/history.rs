@@ -92,9 +92,17 @@ impl History {
     /// The difference between `found` and what everything up to `lsn` would leave, for a failure's message.
     pub fn difference(&self, found: &State, lsn: u64) -> String {
         let mut state = State::new();
+        let mut is_beginning = found.is_empty().then_some(0);
         for write in self.writes.iter().take_while(|write| write.lsn <= lsn) {
             write.change.apply(&mut state);
+            if state == *found {
+                is_beginning = Some(write.lsn);
+            }
         }
+        let what = match is_beginning {
+            Some(lsn) => format!("found is what everything up to LSN {lsn} leaves"),
+            None => "found is what no beginning leaves".to_owned(),
+        };
         let missing: Vec<_> = state
             .iter()
             .filter(|(key, n)| found.get(key) != Some(n))
@@ -104,7 +112,7 @@ impl History {
             .filter(|(key, n)| state.get(key) != Some(n))
             .collect();
         format!(
-            "up to LSN {lsn}: expected and not found {missing:?}; found and not expected {extra:?}"
+            "{what}; up to LSN {lsn}: expected and not found {missing:?}; found and not expected {extra:?}"
         )
     }
 }

@@ -33,8 +33,11 @@ pub struct CrashPoint {
     pub durable_before_lsn: u64,
     /// As of the end of the copy: nothing up to here may be damaged.
     pub durable_after_lsn: u64,
-    /// Durable points of this life before the copy, oldest first; the first is what the life began with.
+    /// Durable points of this life before the copy, oldest first; the first is what the life began with. Those that the engine
+    /// made by itself are not among them.
     pub images: Vec<EngineImage>,
+    /// The engine's durable point at the copy. Up to here segments of the journal may have been freed.
+    pub engine_lsn: u64,
     /// The reader of changes before the copy began.
     pub follower: Follower,
 }
@@ -86,14 +89,13 @@ impl CrashPoint {
         self.kernel.lose_power(&journal);
         let (first_lsn, _) = power_loss::extent(&journal);
         let mut usable = self.usable(first_lsn);
-        if !may_lose_pages {
-            // Synced before it counts: what a killed process leaves of it is what a power loss leaves.
+        // Synced before it counts: what a killed process leaves of it is what a power loss leaves. Else it is that where all of
+        // its pages arrived.
+        if !may_lose_pages || usable.is_empty() {
             usable.push(self.engine_as_it_stood());
         }
-        let newest = usable
-            .pop()
-            .expect("the journal holds what the engine misses");
-        usable.push(newest.clone());
+        let newest = usable.last().expect("one was pushed if none was there");
+        let newest = newest.clone();
         let is_older = random.one_in(3);
         let mut engine = match is_older {
             true => usable.swap_remove(random.below(usable.len() as u64) as usize),
@@ -144,11 +146,9 @@ impl CrashPoint {
     }
 
     /// The durable points that a journal which begins at `first_lsn` can follow, oldest first. A journal that does not say
-    /// where it begins follows only the newest: what older ones miss was freed.
+    /// where it begins follows none that is older than the engine was: what such a one misses may have been freed.
     fn usable(&self, first_lsn: Option<u64>) -> Vec<EngineImage> {
-        let Some(first_lsn) = first_lsn else {
-            return self.images.last().cloned().into_iter().collect();
-        };
+        let first_lsn = first_lsn.unwrap_or(self.engine_lsn + 1);
         let follows = |image: &&EngineImage| image.lsn + 1 >= first_lsn;
         self.images.iter().filter(follows).cloned().collect()
     }
@@ -174,4 +174,34 @@ impl fmt::Debug for Fallen {
             .field("acknowledged_lsn", &self.acknowledged_lsn)
             .finish()
     }
+}
+
+/// An engine that syncs what it writes frees segments without a durable point that anybody asked for.
+#[test]
+fn a_journal_that_does_not_say_where_it_begins_follows_no_older_engine() {
+    let image = |lsn| EngineImage {
+        lsn,
+        directory: PathBuf::new(),
+    };
+    let mut point = CrashPoint {
+        engine: PathBuf::new(),
+        journal: PathBuf::new(),
+        kernel: Kernel::default(),
+        is_reborn: false,
+        acknowledged_lsn: 18,
+        durable_before_lsn: 17,
+        durable_after_lsn: 17,
+        images: vec![image(3), image(9)],
+        engine_lsn: 17,
+        follower: Follower::default(),
+    };
+    let usable = |point: &CrashPoint, first_lsn| -> Vec<u64> {
+        let usable = point.usable(first_lsn).into_iter();
+        usable.map(|image| image.lsn).collect()
+    };
+    assert_eq!(usable(&point, None), [0; 0]);
+    assert_eq!(usable(&point, Some(10)), [9]);
+    assert_eq!(usable(&point, Some(4)), [3, 9]);
+    point.engine_lsn = 9;
+    assert_eq!(usable(&point, None), [9]);
 }

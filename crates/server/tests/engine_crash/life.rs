@@ -116,7 +116,10 @@ impl Life {
         let found = read(&database);
         let Some(kept) = history.beginning(&found, fallen.must_lsn) else {
             let difference = history.difference(&found, fallen.must_lsn);
-            panic!("{fallen:?}, engine at LSN {engine_lsn}: {difference}");
+            panic!(
+                "{fallen:?}, engine at LSN {engine_lsn}, journal {journal_first:?} to {journal_lsn}, {} replayed: {difference}",
+                database.journal().replayed()
+            );
         };
         let is_engine_ahead = engine_lsn > journal_lsn;
         let mut outcome = Outcome {
@@ -338,11 +341,12 @@ impl Life {
             .max(self.database.journal().durable_lsn());
         // The leader that waits to write to the engine has written to the journal, and no other has. The engine may flush by
         // itself meanwhile, and a checkpoint then free segments that the engine's copy still needs: both are copied again.
-        let (kernel, images) = self.engine.while_standing(|life| {
+        let (kernel, images, engine_lsn) = self.engine.while_standing(|life| {
             copy_directory_beside(life.expect("an engine of files"), &engine, || {
                 let _ = fs::remove_dir_all(&journal);
                 fs::create_dir_all(&journal)?;
-                Ok((self.files.copy(&journal)?, self.durable_points()))
+                let kernel = self.files.copy(&journal)?;
+                Ok((kernel, self.durable_points(), self.engine.durable_lsn()?))
             })
             .unwrap()
         });
@@ -355,6 +359,7 @@ impl Life {
             durable_before_lsn,
             durable_after_lsn: self.database.journal().durable_lsn(),
             images,
+            engine_lsn,
             follower: self.follower.clone(),
         }
     }

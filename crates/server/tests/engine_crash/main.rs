@@ -193,11 +193,15 @@ fn torture(subject: Subject) {
     assert!(!subject.may_lose_pages || tally.mixed_pages >= seeds);
 }
 
-/// A failure prints what repeats it.
+/// A failure prints what repeats it, and keeps its files.
 fn run_reporting(subject: Subject, seed: u64, tally: &mut Tally) {
-    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(subject, seed, tally)));
+    let scratch = scratch();
+    let run = || run(subject, seed, scratch.path(), tally);
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
     if let Err(panic) = ran {
         let name = subject.test;
+        // Not every failure comes back when it is called: its files are kept.
+        eprintln!("its files are in {}", scratch.keep().display());
         eprintln!("failed: {name}, seed {seed}; repeat with");
         eprintln!(
             "  QUARRY_TORTURE=1 QUARRY_TORTURE_SEED={seed} cargo test --release -p quarry-server --test engine_crash \
@@ -207,12 +211,11 @@ fn run_reporting(subject: Subject, seed: u64, tally: &mut Tally) {
     }
 }
 
-fn run(subject: Subject, seed: u64, tally: &mut Tally) {
-    let scratch = scratch();
-    let images = FlushImages::directories(scratch.path().join("engine"), subject.open);
+fn run(subject: Subject, seed: u64, scratch: &Path, tally: &mut Tally) {
+    let images = FlushImages::directories(scratch.join("engine"), subject.open);
     let mut random = Random(seed);
     let writers = if seed.is_multiple_of(2) { 1 } else { 3 };
-    let mut life = Life::first(&images, scratch.path(), writers);
+    let mut life = Life::first(&images, scratch, writers);
     let mut history = History::default();
     for number in 0..LIVES {
         let crashes = life.live(&mut random, &mut history);
@@ -224,7 +227,7 @@ fn run(subject: Subject, seed: u64, tally: &mut Tally) {
             if let Some((abandoned, _)) = next.take() {
                 Life::remove(abandoned);
             }
-            let place = scratch.path().join(format!("crash-{number}-{at}"));
+            let place = scratch.join(format!("crash-{number}-{at}"));
             let fallen = crash.fall(&mut random, &place, subject.may_lose_pages);
             let (reborn, kept, outcome) = Life::after(&images, &place, &fallen, &history, writers);
             tally.add(&outcome);
