@@ -117,8 +117,8 @@ bench-pipeline: build bootstrap-drivers ## pipelines over a million documents be
 	@scripts/bootstrap.sh analytic
 	@$(PYTHON) crates/bench/pipeline.py --quarry $(QUARRY) --report docs/benchmarks/pipeline.md $(URIS)
 
-bench-concurrent: build ## 1..64 connections from compiled clients
-	@QUARRY=$(QUARRY) $(BENCH) concurrent $(URIS)
+bench-concurrent: build ## 1..64 connections from compiled clients; BEFORE=BINARY compares with an earlier build over many starts
+	@QUARRY=$(QUARRY) $(BENCH) concurrent $(if $(BEFORE),--before $(BEFORE),$(URIS))
 
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections

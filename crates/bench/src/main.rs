@@ -55,6 +55,12 @@ enum Command {
         turn_ms: u64,
         #[arg(long, default_value_t = 3)]
         rounds: u32,
+        /// The binary of an earlier build, to be measured beside this one over many starts of both.
+        #[arg(long, conflicts_with = "servers")]
+        before: Option<PathBuf>,
+        /// How often the servers are started, with `--before`.
+        #[arg(long, default_value_t = 60)]
+        starts: u32,
         /// NAME=URI of servers to measure; without any, Quarry on each engine.
         #[arg(value_parser = Peer::parse)]
         servers: Vec<Peer>,
@@ -225,13 +231,21 @@ fn main() -> ExitCode {
             connections,
             turn_ms,
             rounds,
+            before,
+            starts,
             servers,
-        } => concurrent::run(&concurrent::Options {
-            given: servers,
-            connections,
-            turn: Duration::from_millis(turn_ms),
-            rounds,
-        }),
+        } => {
+            let options = concurrent::Options {
+                given: servers,
+                connections,
+                turn: Duration::from_millis(turn_ms),
+                rounds: rounds.max(1),
+            };
+            match before {
+                None => concurrent::run(&options),
+                Some(before) => concurrent::starts::run(&options, &before, starts.max(1)),
+            }
+        }
         Command::Collections {
             engine,
             count,

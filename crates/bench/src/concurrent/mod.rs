@@ -17,6 +17,8 @@ use crate::peers::{CANNED, Peer, Peers};
 use crate::raw_client::RawClient;
 use crate::report::Report;
 
+pub mod starts;
+
 /// The database of the workloads.
 pub const DATABASE: &str = "quarry_bench";
 /// The collection of the workloads.
@@ -49,6 +51,38 @@ impl Operation {
             Operation::PointRead => "point read",
             Operation::Insert => "insert {w: 1}",
         }
+    }
+}
+
+/// What is measured beside each other on all sides.
+#[derive(Clone, Copy)]
+struct Case {
+    client: &'static str,
+    operation: Operation,
+    connections: u32,
+}
+
+impl Case {
+    fn all(connections: &[u32]) -> impl Iterator<Item = Case> + '_ {
+        ["driver", "raw"].into_iter().flat_map(move |client| {
+            let operations = [Operation::PointRead, Operation::Insert];
+            operations.into_iter().flat_map(move |operation| {
+                connections.iter().map(move |&connections| Case {
+                    client,
+                    operation,
+                    connections,
+                })
+            })
+        })
+    }
+
+    fn name(self) -> String {
+        format!(
+            "{}/{}/{}",
+            self.client,
+            self.operation.name(),
+            self.connections
+        )
     }
 }
 
@@ -102,29 +136,29 @@ pub fn run(options: &Options) -> io::Result<()> {
          that remains with a server behind it.",
     );
     let mut turn_number = 0;
-    for client in ["driver", "raw"] {
-        for operation in [Operation::PointRead, Operation::Insert] {
-            for &connections in &options.connections {
-                eprintln!("{client}, {}, {connections} connections", operation.name());
-                let mut totals = Vec::new();
-                for peer in &peers.peers {
-                    totals.push((
-                        peer,
-                        Runner::connect(client, peer, connections)?,
-                        Total::new()?,
-                    ));
-                }
-                for _ in 0..options.rounds {
-                    for (_, runner, total) in &mut totals {
-                        turn_number += 1;
-                        let seed = run_seed().wrapping_add(turn_number << 52);
-                        total.add(&runner.run(operation, connections, options.turn, seed)?)?;
-                    }
-                }
-                let case = format!("{client}/{}/{connections}", operation.name());
-                push(&mut report, &case, &ours, &totals);
+    for case in Case::all(&options.connections) {
+        let Case {
+            client,
+            operation,
+            connections,
+        } = case;
+        eprintln!("{client}, {}, {connections} connections", operation.name());
+        let mut totals = Vec::new();
+        for peer in &peers.peers {
+            totals.push((
+                peer,
+                Runner::connect(client, peer, connections)?,
+                Total::new()?,
+            ));
+        }
+        for _ in 0..options.rounds {
+            for (_, runner, total) in &mut totals {
+                turn_number += 1;
+                let seed = run_seed().wrapping_add(turn_number << 52);
+                total.add(&runner.run(operation, connections, options.turn, seed)?)?;
             }
         }
+        push(&mut report, &case.name(), &ours, &totals);
     }
     report.publish(&ours)?;
     Ok(())
@@ -259,15 +293,7 @@ fn repeat_raw(
 /// Fills a server with what point reads draw from, and with enough beside it to be flushed.
 pub fn preload(peer: &Peer) -> io::Result<()> {
     let mut client = RawClient::connect(peer.address())?;
-    client.command(&doc! { "dropDatabase": 1, "$db": DATABASE })?;
-    for batch in 0..PRELOADED / PRELOAD_BATCH {
-        let seqs = batch * PRELOAD_BATCH..(batch + 1) * PRELOAD_BATCH;
-        let documents: Vec<Value> = seqs
-            .map(|seq| documents::simple("bench", seq).into())
-            .collect();
-        client
-            .command(&doc! { "insert": COLLECTION, "documents": (documents), "$db": DATABASE })?;
-    }
+    preload_simple(&mut client)?;
     let filler = "x".repeat(FILLER_BYTES);
     for batch in 0..FILLER_BATCHES {
         let documents: Vec<Value> = (0..FILLER_BATCH)
@@ -277,6 +303,20 @@ pub fn preload(peer: &Peer) -> io::Result<()> {
             })
             .collect();
         client.command(&doc! { "insert": "filler", "documents": (documents), "$db": DATABASE })?;
+    }
+    Ok(())
+}
+
+/// Inserts the documents that point reads draw from.
+fn preload_simple(client: &mut RawClient) -> io::Result<()> {
+    client.command(&doc! { "dropDatabase": 1, "$db": DATABASE })?;
+    for batch in 0..PRELOADED / PRELOAD_BATCH {
+        let seqs = batch * PRELOAD_BATCH..(batch + 1) * PRELOAD_BATCH;
+        let documents: Vec<Value> = seqs
+            .map(|seq| documents::simple("bench", seq).into())
+            .collect();
+        client
+            .command(&doc! { "insert": COLLECTION, "documents": (documents), "$db": DATABASE })?;
     }
     Ok(())
 }
