@@ -16,7 +16,7 @@ from pymongo import MongoClient, monitoring
 from pymongo.errors import OperationFailure
 from quarry_process import Quarry
 from stream_follower import Follower, beginning, tokens_again
-from wire_client import WireClient
+from wire_client import CommandFailed, WireClient
 
 KILLS = int(os.environ.get("QUARRY_SESSION_KILLS", "3"))
 PATIENCE_SECONDS = 60
@@ -171,6 +171,36 @@ def wait_until_written(writers, progress, count):
     is_over = lambda: any(writer.failure for writer in writers) or sum(writer.alone for writer in writers) >= wanted
     with progress:
         assert progress.wait_for(is_over, PATIENCE_SECONDS), "the writers do not go on"
+
+
+SET = {"$set": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "code"),
+    [
+        ({"update": SET}, {"update": SET, "new": True}, 40611),
+        ({"update": SET, "new": True}, {"update": SET}, 40612),
+        ({"update": SET}, {"remove": True}, 40606),
+        ({"remove": True}, {"update": SET}, 40606),
+        ({"update": SET, "upsert": True, "query": {"_id": 2}}, {"update": SET, "query": {"_id": 2}}, 40608),
+    ],
+)
+def test_a_find_and_modify_that_is_sent_again_in_another_shape_is_refused(durable, first, again, code):
+    session = Session(lambda: durable.port)
+    session.send({"insert": "things", "documents": [{"_id": 1, "n": 0}]})
+    command = {"findAndModify": "things", "query": {"_id": 1}}
+    answered = session.write({**command, **first})
+    # What it was is known over a kill as well.
+    session.close()
+    durable.kill()
+    durable.start()
+    with pytest.raises(CommandFailed) as refused:
+        session.send({**command, **again, **session.fields()})
+    assert refused.value.code == code
+    repeated = session.send({**command, **first, **session.fields()})
+    assert repeated["value"] == answered["value"] and repeated["retriedStmtId"] == 0
+    session.close()
 
 
 def test_every_write_happens_once_over_kills(durable):

@@ -104,7 +104,7 @@ fn find_and_modify_in(
                 value: Some(shown),
             };
             // Noted before the piece commits, because the record of a retryable write goes into the same batch.
-            recorded::note_found(operation, &found);
+            recorded::note_found(operation, &request, &found);
             outcome = found;
             Ok(change)
         })?;
@@ -125,7 +125,7 @@ fn find_and_modify_in(
             upserted: id_of(&document),
             value: returned.transpose()?,
         };
-        recorded::note_found(operation, &upserted);
+        recorded::note_found(operation, &request, &upserted);
         if insert_upserted(&target, &document, level, attempt)? {
             return Ok(Outcome::Done(upserted));
         }

@@ -68,7 +68,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let mut statements = Statements::of(invocation, 1)?;
     let recorded = statements.as_mut().map(|statements| statements.recorded(0));
     let outcome = match recorded.transpose()?.flatten() {
-        Some(recorded) => exec::find_and_modify_again(&recorded)?,
+        Some(recorded) => exec::find_and_modify_again(&recorded, &request)?,
         None => invocation
             .data()
             .find_and_modify(invocation.operation, request, level)?,

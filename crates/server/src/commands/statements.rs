@@ -177,7 +177,7 @@ pub fn refuse_many(statements: Option<&Statements<'_>>, is_many: bool, asked: &s
 
 #[cfg(test)]
 mod tests {
-    use quarry_bson::{Document, Value, doc};
+    use quarry_bson::{Document, RawValue, Value, doc};
 
     use crate::dispatch::dispatcher::answer;
     use crate::server::Server;
@@ -254,6 +254,75 @@ mod tests {
             assert_eq!(same(&again), first, "{command}");
             let now = session.plain(doc! { "find": "c", "sort": { "_id": 1 } });
             assert_eq!(now, state, "{command}");
+        }
+    }
+
+    fn set() -> Document {
+        doc! { "$set": { "n": 1 } }
+    }
+
+    /// A findAndModify that sets `n`, with these flags.
+    fn setting(id: i32, flags: &[&str]) -> Document {
+        let mut command = doc! { "findAndModify": "c", "query": { "_id": id } };
+        command.append("update", &set());
+        for flag in flags {
+            command.append(*flag, true);
+        }
+        command
+    }
+
+    fn removing(id: i32) -> Document {
+        doc! { "findAndModify": "c", "query": { "_id": id }, "remove": true }
+    }
+
+    #[test]
+    fn a_find_and_modify_that_comes_again_in_another_shape_is_refused() {
+        let session = Session::new();
+        session.plain(doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] });
+        let upserting = || setting(4, &["upsert"]);
+        let cases = [
+            (setting(1, &[]), setting(1, &["new"]), 40_611),
+            (setting(2, &["new"]), setting(2, &[]), 40_612),
+            (setting(1, &[]), removing(1), 40_606),
+            (setting(2, &["new"]), removing(2), 40_606),
+            (removing(2), setting(2, &[]), 40_606),
+            (setting(3, &["upsert"]), setting(3, &[]), 40_608),
+            (upserting(), setting(4, &["upsert", "new"]), 40_611),
+        ];
+        for (number, (first, again, refused)) in (1..).zip(cases) {
+            // So that the statement changes something, and is recorded.
+            session.plain(doc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "n": 0 } }, "multi": true }] });
+            let reply = session.write(number, first.clone());
+            assert_eq!(reply.get_f64("ok"), Some(1.0), "{reply}");
+            let refusal = session.write(number, again.clone());
+            assert_eq!(code(&refusal), Some(refused), "{first} {again}: {refusal}");
+            assert_eq!(same(&session.write(number, first)), reply);
+        }
+        // Who has the new document of an upsert can be told that there was none before.
+        let upserted = session.write(20, setting(5, &["upsert", "new"]));
+        assert!(upserted.get_document("value").is_some(), "{upserted}");
+        let before = session.write(20, setting(5, &["upsert"]));
+        assert_eq!(before.get("value"), Some(RawValue::Null), "{before}");
+    }
+
+    #[test]
+    fn a_find_and_modify_that_comes_again_for_another_command_is_refused() {
+        let session = Session::new();
+        let insert = doc! { "insert": "c", "documents": [{ "_id": 1, "n": 0 }] };
+        let update = doc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": (set()) }] };
+        let delete = doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] };
+        let shapes = [removing(1), setting(1, &["new"]), setting(1, &[])];
+        for (number, (first, codes)) in (1..).zip([
+            (insert, [40_608; 3]),
+            (update, [40_606, 40_611, 40_612]),
+            (delete, [40_607, 40_606, 40_606]),
+        ]) {
+            let reply = session.write(number, first);
+            assert_eq!(reply.get_i32("n"), Some(1), "{reply}");
+            for (again, refused) in shapes.iter().zip(codes) {
+                let refusal = session.write(number, again.clone());
+                assert_eq!(code(&refusal), Some(refused), "{again}: {refusal}");
+            }
         }
     }
 
