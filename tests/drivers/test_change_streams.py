@@ -304,14 +304,43 @@ def test_the_changes_of_a_transaction_come_with_its_commit_and_name_it(watched, 
 
 def test_the_document_of_an_update_is_looked_up(things):
     things.insert_one({"_id": 1, "a": 1, "b": 1})
-    with things.watch(full_document="updateLookup") as stream, things.watch(full_document="required") as exact:
+    with things.watch(full_document="updateLookup") as stream:
         things.update_one({"_id": 1}, {"$set": {"a": 2}})
         things.update_one({"_id": 1}, {"$set": {"a": 3}, "$unset": {"b": 1}})
         things.delete_one({"_id": 1})
         first, second, _ = events(stream, 3)
         # As it is when the event is read: it may have gone by then.
         assert first["fullDocument"] is None and second["fullDocument"] is None
-        assert [event["fullDocument"]["a"] for event in events(exact, 2)] == [2, 3]
+
+
+def test_documents_after_an_update_are_told_where_images_are_kept(watched):
+    database = watched[f"changes_{next(NAMES)}"]
+    kept = database.create_collection("kept", changeStreamPreAndPostImages={"enabled": True})
+
+    def change(collection):
+        collection.insert_one({"_id": 1, "a": 1, "b": 1})
+        collection.update_one({"_id": 1}, {"$set": {"a": 2}})
+        collection.update_one({"_id": 1}, {"$set": {"a": 3}, "$unset": {"b": 1}})
+        collection.replace_one({"_id": 1}, {"a": 4})
+        collection.delete_one({"_id": 1})
+
+    def told(found):
+        return [event["fullDocument"]["a"] if event.get("fullDocument") else None for event in found]
+
+    with kept.watch(full_document="required") as required, kept.watch(full_document="whenAvailable") as available:
+        change(kept)
+        assert told(events(required, 5)) == told(events(available, 5)) == [1, 2, 3, 4, None]
+    things = database.things
+    with things.watch(full_document="required") as required, things.watch(full_document="whenAvailable") as available:
+        change(things)
+        found = events(available, 5)
+        # Inserts and replacements have their document in any case.
+        assert told(found) == [1, None, None, 4, None]
+        assert found[1]["fullDocument"] is None and "fullDocument" not in found[4]
+        with pytest.raises(OperationFailure) as raised:
+            events(required, 2)
+        assert raised.value.code == 47
+    watched.drop_database(database.name)
 
 
 def test_an_update_says_what_it_changed(things):
@@ -428,11 +457,12 @@ def test_documents_before_a_change_expire(watched):
     with kept.watch() as stream:
         begun = stream.resume_token
     kept.insert_one({"_id": 1})
+    kept.update_one({"_id": 1}, {"$set": {"a": 1}})
     kept.delete_one({"_id": 1})
 
     def image():
         with kept.watch(resume_after=begun, full_document_before_change="whenAvailable") as stream:
-            return events(stream, 2)[1]["fullDocumentBeforeChange"]
+            return events(stream, 3)[1]["fullDocumentBeforeChange"]
 
     try:
         assert image() == {"_id": 1}
@@ -443,6 +473,8 @@ def test_documents_before_a_change_expire(watched):
         with pytest.raises(OperationFailure) as raised:
             events(kept.watch(resume_after=begun, full_document_before_change="required"), 2)
         assert raised.value.code == 47
+        with kept.watch(resume_after=begun, full_document="whenAvailable") as stream:
+            assert events(stream, 3)[1]["fullDocument"] is None
         # It is the reader that leaves them out: the journal has them for as long as its segments.
         expire(1000)
         assert image() == {"_id": 1}

@@ -16,7 +16,7 @@ use quarry_query::exec::{self, FindRequest};
 use quarry_query::pipeline::{Execution, NoCollections, Run, Source};
 
 use crate::change_streams::event_document::{event_document, invalidate_document, is_expanded};
-use crate::change_streams::options::{From, Image, Options};
+use crate::change_streams::options::{From, Options};
 use crate::change_streams::resume_token::{ResumeToken, TokenKind};
 use crate::change_streams::split_event::{self, EVENT_BYTES_MAX};
 use crate::dispatch::error::{CommandError, Result};
@@ -154,9 +154,9 @@ impl ChangeStream {
 
     /// Makes the next events ready, as far as there are any.
     fn read(&mut self, operation: &Arc<Operation>) -> Result<ChangesRead> {
-        let images_from_ms = match self.options.before_change {
-            Image::Off => i64::MIN,
-            _ => pre_image_expiry::expired_before_ms(self.database)?,
+        let images_from_ms = match self.options.asks_for_images() {
+            true => pre_image_expiry::expired_before_ms(self.database)?,
+            false => i64::MIN,
         };
         let mut made = Made {
             database: self.database,

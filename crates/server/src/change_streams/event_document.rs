@@ -16,11 +16,11 @@ use crate::dispatch::error::{CommandError, Result};
 const UUID_SUBTYPE: u8 = 4;
 
 /// The document of an event, as bytes that a builder has made; it may be larger than a client's document, before the stages
-/// have seen it. `look_up` finds the document of an update as it is now, by the update's document key. The pre-images of
+/// have seen it. `look_up` finds the document of an update as it is now, by the update's document key. The images of
 /// events before `images_from_ms` have expired.
 ///
 /// # Errors
-/// A pre-image that is required and was not kept, or has expired.
+/// An image that is required and was not kept, or has expired.
 pub fn event_document(
     event: &ChangeEvent<'_>,
     token: ResumeToken,
@@ -28,22 +28,20 @@ pub fn event_document(
     images_from_ms: i64,
     look_up: &mut dyn FnMut(&Document) -> Result<Option<Document>>,
 ) -> Result<Vec<u8>> {
+    let image = match &event.body {
+        ChangeBody::Document(change) if event.wall_ms >= images_from_ms => change.pre_image,
+        _ => None,
+    };
+    let mut looked_up = None;
     let mut full = None;
-    let has_images = event.wall_ms >= images_from_ms;
     if let ChangeBody::Document(change) = &event.body {
-        if kind_of(change) == ChangeKind::Update
-            && options.full_document == FullDocument::UpdateLookup
+        check_pre_image(change, options, image)?;
+        if options.full_document == FullDocument::UpdateLookup
+            && kind_of(change) == ChangeKind::Update
         {
-            full = Some(look_up(&change.document_key())?);
+            looked_up = look_up(&change.document_key())?;
         }
-        if options.before_change == Image::Required
-            && change.kind != ChangeKind::Insert
-            && change.pre_image.filter(|_| has_images).is_none()
-        {
-            let message = "Change stream was configured to require a pre-image for all update, delete and replace events, but \
-                           the pre-image was not found";
-            return Err(CommandError::new(ErrorCode::NO_MATCHING_DOCUMENT, message));
-        }
+        full = full_document(change, options, image.is_some(), looked_up.as_ref())?;
     }
     let description = description(event, options)?;
     let mut bytes = Vec::new();
@@ -65,9 +63,8 @@ pub fn event_document(
     }
     match &event.body {
         ChangeBody::Document(change) => {
-            append_change(event, change, options, full, description.as_ref(), &mut out);
+            append_change(event, change, full, description.as_ref(), &mut out);
             if options.before_change != Image::Off && change.kind != ChangeKind::Insert {
-                let image = change.pre_image.filter(|_| has_images);
                 let image = image.map_or(RawValue::Null, RawValue::Document);
                 out.append("fullDocumentBeforeChange", image);
             }
@@ -79,6 +76,48 @@ pub fn event_document(
     }
     out.finish();
     Ok(bytes)
+}
+
+/// Refuses an event without its pre-image where the stream requires one.
+fn check_pre_image(
+    change: &DocumentChange<'_>,
+    options: &Options,
+    image: Option<RawDocument<'_>>,
+) -> Result<()> {
+    if options.before_change != Image::Required
+        || change.kind == ChangeKind::Insert
+        || image.is_some()
+    {
+        return Ok(());
+    }
+    let message = "Change stream was configured to require a pre-image for all update, delete and replace events, but \
+                   the pre-image was not found";
+    Err(CommandError::new(ErrorCode::NO_MATCHING_DOCUMENT, message))
+}
+
+/// The `fullDocument` of a change. That of an update is told as the change left it where its collection keeps images, although the
+/// journal always has it: as in MongoDB, nobody is to rely on what another collection, or a later time, would not tell.
+fn full_document<'d>(
+    change: &DocumentChange<'d>,
+    options: &Options,
+    has_images: bool,
+    looked_up: Option<&'d Document>,
+) -> Result<Option<RawValue<'d>>> {
+    if kind_of(change) != ChangeKind::Update {
+        return Ok(change.document.map(RawValue::Document));
+    }
+    let kept = change.document.filter(|_| has_images);
+    let document = match options.full_document {
+        FullDocument::Default => return Ok(None),
+        FullDocument::UpdateLookup => looked_up.map(Document::as_raw),
+        FullDocument::WhenAvailable => kept,
+        FullDocument::Required => {
+            let message = "Change stream was configured to require a post-image for all update events, but the post-image was not found";
+            let missing = || CommandError::new(ErrorCode::NO_MATCHING_DOCUMENT, message);
+            Some(kept.ok_or_else(missing)?)
+        }
+    };
+    Ok(Some(document.map_or(RawValue::Null, RawValue::Document)))
 }
 
 /// The document of the event that ends a stream, because what it is over has gone. It has the time of the event that did that.
@@ -173,25 +212,12 @@ fn append_transaction(event: &ChangeEvent<'_>, out: &mut DocumentBuilder<'_>) {
 fn append_change(
     event: &ChangeEvent<'_>,
     change: &DocumentChange<'_>,
-    options: &Options,
-    looked_up: Option<Option<Document>>,
+    full: Option<RawValue<'_>>,
     description: Option<&Document>,
     out: &mut DocumentBuilder<'_>,
 ) {
-    let is_update = kind_of(change) == ChangeKind::Update;
-    match (looked_up, change.document) {
-        (Some(Some(current)), _) => {
-            out.append("fullDocument", &current);
-        }
-        (Some(None), _) => {
-            out.append("fullDocument", RawValue::Null);
-        }
-        (None, Some(document))
-            if !is_update || options.full_document == FullDocument::AsChanged =>
-        {
-            out.append("fullDocument", document);
-        }
-        _ => {}
+    if let Some(full) = full {
+        out.append("fullDocument", full);
     }
     append_namespace("ns", event.namespace, out);
     out.append("documentKey", &change.document_key());

@@ -29,8 +29,10 @@ pub enum FullDocument {
     Default,
     /// The document as it is when the event is made; null if it has gone.
     UpdateLookup,
-    /// The document as the change left it.
-    AsChanged,
+    /// The document as the change left it; null where the collection keeps no images.
+    WhenAvailable,
+    /// Like `WhenAvailable`, but an error where the collection keeps none.
+    Required,
 }
 
 /// `fullDocumentBeforeChange`: the document before a change, as far as its collection keeps it.
@@ -54,6 +56,15 @@ pub enum From {
 }
 
 impl Options {
+    /// Whether the events have what collections keep of changes, which expires.
+    pub fn asks_for_images(&self) -> bool {
+        let asks_for_after = matches!(
+            self.full_document,
+            FullDocument::WhenAvailable | FullDocument::Required
+        );
+        asks_for_after || self.before_change != Image::Off
+    }
+
     pub fn parse(value: RawValue<'_>) -> Result<Options> {
         let RawValue::Document(specification) = value else {
             let message = "the $changeStream stage must be specified as an object";
@@ -109,8 +120,8 @@ fn full_document(element: RawElement<'_>) -> Result<FullDocument> {
     match text(element)? {
         "default" => Ok(FullDocument::Default),
         "updateLookup" => Ok(FullDocument::UpdateLookup),
-        // The journal has the document of every change: what is asked for where available is.
-        "whenAvailable" | "required" => Ok(FullDocument::AsChanged),
+        "whenAvailable" => Ok(FullDocument::WhenAvailable),
+        "required" => Ok(FullDocument::Required),
         other => Err(unknown_mode("fullDocument", other)),
     }
 }
