@@ -345,6 +345,32 @@ def test_transactions_are_killed_by_patterns(driver):
     assert refused.value.code == 238
 
 
+def test_sessions_are_named_as_they_are_listed(driver):
+    """`$listSessions` shows the digest of the user beside the id, and so it may come back."""
+    things = driver.test_driver.named
+    things.drop()
+    things.insert_one({"_id": 1})
+    with driver.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
+        listed = [one["_id"] for one in driver.config["system.sessions"].aggregate([{"$listSessions": {"allUsers": True}}])]
+        (own,) = [one for one in listed if one["id"] == session.session_id["id"]]
+        assert own == lsid_of(session)
+        driver.admin.command("refreshSessions", [own])
+        driver.admin.command("killSessions", [{**own, "uid": bytes(32)}])
+        things.update_one({"_id": 1}, {"$set": {"a": 2}}, session=session)
+        driver.admin.command("killSessions", [own])
+        with pytest.raises(OperationFailure) as ended:
+            session.commit_transaction()
+        assert ended.value.code == 251
+        driver.admin.command("endSessions", [own])
+        left = driver.config["system.sessions"].find_one({"_id.id": own["id"]})
+        assert left is None
+        with pytest.raises(OperationFailure) as refused:
+            driver.admin.command("killSessions", [{**own, "uid": "text"}])
+        assert refused.value.code == 14
+
+
 NOBODY = hashlib.sha256(b"").digest()
 TIMES = {"timeOpenMicros", "timeActiveMicros", "timeInactiveMicros"}
 

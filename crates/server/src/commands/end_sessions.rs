@@ -2,10 +2,10 @@
 
 use quarry_bson::DocumentBuilder;
 
+use crate::commands::named_sessions::named_sessions;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::privilege::Requires;
-use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command {
     is_in_api_1: true,
@@ -13,12 +13,8 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
-    for session in SessionId::parse_all(invocation.command.name, invocation.subject())? {
-        let (sessions, user) = (&invocation.server.sessions, invocation.session_owner());
-        if sessions.is_of_another(session, user) {
-            continue;
-        }
-        sessions.remove(session);
+    for session in named_sessions(invocation, false)? {
+        invocation.server.sessions.remove(session);
         invocation.server.cursors.kill_session(session);
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::sessions::owner::SessionOwner;
-use crate::sessions::session::{SessionId, Sessions};
+use crate::sessions::session::{NamedSession, SessionId, Sessions};
 
 pub static COMMAND: Command = Command::new(
     "killAllSessionsByPattern",
@@ -63,17 +63,11 @@ fn parse(pattern: RawDocument<'_>, sessions: &Sessions) -> Result<Meant> {
         let name = field.name();
         match (name.as_bytes(), field.value()) {
             (b"lsid", RawValue::Document(lsid)) => {
-                let uid = lsid.get("uid").map(SessionOwner::parse).transpose()?;
-                let mut id = quarry_bson::Document::new();
-                for part in lsid.iter().filter(|part| part.name() != "uid") {
-                    id.append_element(part);
-                }
-                let session = SessionId::parse(id.as_raw())?;
-                meant = match uid {
-                    Some(uid) if uid != sessions.owner(session).unwrap_or(SessionOwner::NOBODY) => {
-                        Meant::None
-                    }
-                    _ => Meant::One(session),
+                let named = NamedSession::parse(lsid)?;
+                let owner = sessions.owner(named.id).unwrap_or(SessionOwner::NOBODY);
+                meant = match named.owner {
+                    Some(uid) if uid != owner => Meant::None,
+                    _ => Meant::One(named.id),
                 };
             }
             (b"uid", uid) => meant = Meant::Of(SessionOwner::parse(uid)?),

@@ -1,23 +1,34 @@
-//! `killSessions`: ends the operations and cursors of the sessions named; of all sessions when none is.
+//! `killSessions`: ends the operations, transactions and cursors of the sessions named; of all sessions when none is. A user who may
+//! not end the sessions of others ends its own alone.
 
-use quarry_bson::DocumentBuilder;
+use quarry_bson::{DocumentBuilder, RawValue};
 
+use crate::commands::named_sessions::named_sessions;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
-use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::dispatch::privilege::{Action, Requires, Resource};
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 
 pub static COMMAND: Command = Command::new(
     "killSessions",
     "ends what sessions are doing",
-    Requires::Each(&[need(Action::KillAnySession, On::Cluster)]),
+    Requires::Login,
     run,
 );
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
-    let named = SessionId::parse_all(invocation.command.name, invocation.subject())?;
-    kill(invocation.server, named, invocation.generic.session);
+    let may_name_any = invocation.may(Action::KillAnySession, Resource::Cluster);
+    let mut named = named_sessions(invocation, may_name_any)?;
+    let means_all = matches!(invocation.subject(), Some(RawValue::Array(all)) if all.is_empty());
+    if means_all && !may_name_any {
+        let own = invocation.session_owner().copied();
+        named = invocation.server.sessions.of(own.as_slice());
+    }
+    // To `kill` no name means every session.
+    if !named.is_empty() || (means_all && may_name_any) {
+        kill(invocation.server, named, invocation.generic.session);
+    }
     Ok(())
 }
 

@@ -78,6 +78,7 @@ mod lock_info;
 mod log_application_message;
 mod log_rotate;
 mod logout;
+mod named_sessions;
 mod new_password;
 mod open_transactions;
 mod own_views;

@@ -60,6 +60,10 @@ const ASKED_FOR: &[(&str, &str)] = &[
         "an operation of the user's own, or `killop` on the cluster",
     ),
     (
+        "killSessions",
+        "a session of the user's own, or `killAnySession` on the cluster",
+    ),
+    (
         "listCollections",
         "`listCollections` on its database; with `nameOnly` and `authorizedCollections` nothing: the user's own are listed",
     ),

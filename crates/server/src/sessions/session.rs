@@ -1,7 +1,7 @@
 //! Logical sessions: who they are, when they were last used, and what their txnNumber is (`participant`).
 //!
 //! Under access control a session belongs to the user that used it first, and nobody else may use it. It begins with its first use
-//! and ends by endSessions, by killSessions, or 30 minutes after its last use. What it has
+//! and ends by endSessions, or 30 minutes after its last use. What it has
 //! written is forgotten behind that, by the reaper: whoever ends sessions waits for no write.
 
 use std::fmt;
@@ -27,6 +27,8 @@ const SHARDS: usize = 16;
 /// Ended sessions whose records wait to be forgotten; those beyond it are found by the walk over all that is stored.
 const FORGOTTEN_LATER_MAX: usize = 100_000;
 const UUID_SUBTYPE: u8 = 4;
+/// The name under which errors give the fields of an lsid.
+const LSID: &str = "OperationSessionInfo.lsid";
 
 /// The UUID of an lsid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,8 +43,8 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// Parses `{id: UUID}`. Sessions are not bound to users yet, so that a `uid` can name nobody, and no server that runs others'
-    /// transactions, so that there are no sessions within sessions.
+    /// Parses the `{id: UUID}` that a command says its session by. That is its user's, so that nobody needs to say whose it is; and
+    /// no server runs others' transactions here, so that there are no sessions within sessions.
     #[inline]
     pub fn parse(lsid: RawDocument<'_>) -> Result<SessionId> {
         // Drivers send the id and nothing else.
@@ -53,73 +55,11 @@ impl SessionId {
         {
             return Ok(SessionId(bytes));
         }
-        SessionId::parse_fields(lsid)
-    }
-
-    #[cold]
-    fn parse_fields(lsid: RawDocument<'_>) -> Result<SessionId> {
-        let mut id = None;
-        for field in lsid {
-            let name = field.name();
-            match name.as_bytes() {
-                b"id" => {
-                    id.get_or_insert(field.value());
-                }
-                b"uid" | b"txnNumber" | b"txnUUID" => {
-                    return Err(CommandError::not_supported(format_args!(
-                        "the field '{name}' of an lsid"
-                    )));
-                }
-                _ => {
-                    return Err(CommandError::unknown_field(
-                        "OperationSessionInfo.lsid",
-                        &name.to_string_lossy(),
-                    ));
-                }
-            }
+        let named = NamedSession::parse(lsid)?;
+        match named.owner {
+            None => Ok(named.id),
+            Some(_) => Err(not_supported("uid")),
         }
-        let id = match id {
-            Some(RawValue::Binary(id)) => id,
-            Some(other) => {
-                let found = other.element_type().alias();
-                return Err(CommandError::field_type(
-                    "OperationSessionInfo.lsid",
-                    "id",
-                    found,
-                    "binData",
-                ));
-            }
-            None => {
-                return Err(CommandError::missing_field(
-                    "OperationSessionInfo.lsid",
-                    "id",
-                ));
-            }
-        };
-        match <[u8; 16]>::try_from(id.bytes) {
-            Ok(bytes) if id.subtype == UUID_SUBTYPE => Ok(SessionId(bytes)),
-            _ => Err(CommandError::type_mismatch(
-                "BSON field 'lsid.id' is not a UUID",
-            )),
-        }
-    }
-
-    /// Parses the array of lsids that endSessions, refreshSessions and killSessions take.
-    pub fn parse_all(command: &str, value: Option<RawValue<'_>>) -> Result<Vec<SessionId>> {
-        let Some(RawValue::Array(lsids)) = value else {
-            return Err(CommandError::type_mismatch(format!(
-                "BSON field '{command}.{command}' is not an array"
-            )));
-        };
-        lsids
-            .iter()
-            .map(|lsid| match lsid {
-                RawValue::Document(lsid) => SessionId::parse(lsid),
-                _ => Err(CommandError::type_mismatch(format!(
-                    "BSON field '{command}.{command}' holds no lsid"
-                ))),
-            })
-            .collect()
     }
 
     /// Appends `name: {id: UUID}`.
@@ -133,6 +73,70 @@ impl SessionId {
             }),
         );
         lsid.finish();
+    }
+}
+
+/// A session as those name it who list, keep and end sessions: by its id, and by its owner where they say that too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedSession {
+    pub id: SessionId,
+    pub owner: Option<SessionOwner>,
+}
+
+impl NamedSession {
+    /// Parses `{id: UUID, uid: digest}`.
+    #[cold]
+    pub fn parse(lsid: RawDocument<'_>) -> Result<NamedSession> {
+        let (mut id, mut owner) = (None, None);
+        for field in lsid {
+            let name = field.name();
+            match name.as_bytes() {
+                b"id" => {
+                    id.get_or_insert(field.value());
+                }
+                b"uid" => owner = Some(SessionOwner::parse(field.value())?),
+                b"txnNumber" | b"txnUUID" => return Err(not_supported(&name.to_string_lossy())),
+                _ => {
+                    let name = name.to_string_lossy();
+                    return Err(CommandError::unknown_field(LSID, &name));
+                }
+            }
+        }
+        let id = match id {
+            Some(RawValue::Binary(id)) => id,
+            Some(other) => {
+                let found = other.element_type().alias();
+                return Err(CommandError::field_type(LSID, "id", found, "binData"));
+            }
+            None => return Err(CommandError::missing_field(LSID, "id")),
+        };
+        match <[u8; 16]>::try_from(id.bytes) {
+            Ok(bytes) if id.subtype == UUID_SUBTYPE => Ok(NamedSession {
+                id: SessionId(bytes),
+                owner,
+            }),
+            _ => Err(CommandError::type_mismatch(
+                "BSON field 'lsid.id' is not a UUID",
+            )),
+        }
+    }
+
+    /// Parses the array of lsids that endSessions, refreshSessions and killSessions take.
+    pub fn parse_all(command: &str, value: Option<RawValue<'_>>) -> Result<Vec<NamedSession>> {
+        let Some(RawValue::Array(lsids)) = value else {
+            return Err(CommandError::type_mismatch(format!(
+                "BSON field '{command}.{command}' is not an array"
+            )));
+        };
+        lsids
+            .iter()
+            .map(|lsid| match lsid {
+                RawValue::Document(lsid) => NamedSession::parse(lsid),
+                _ => Err(CommandError::type_mismatch(format!(
+                    "BSON field '{command}.{command}' holds no lsid"
+                ))),
+            })
+            .collect()
     }
 }
 
@@ -465,6 +469,11 @@ impl Sessions {
     fn shard(&self, session: SessionId) -> &Mutex<Shard> {
         &self.shards[self.shard_hash.hash_one(session) as usize % SHARDS]
     }
+}
+
+#[cold]
+fn not_supported(field: &str) -> CommandError {
+    CommandError::not_supported(format_args!("the field '{field}' of an lsid"))
 }
 
 #[cold]
