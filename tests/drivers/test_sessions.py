@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+import urllib.request
 import uuid
 
 import pymongo
@@ -505,6 +506,39 @@ def test_pinned_snapshots_are_counted(driver):
             assert pinned()["pinnedSnapshots"] == 0
         finally:
             driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 300})
+
+
+def figures(quarry):
+    """What a monitor is told, by name."""
+    with urllib.request.urlopen(f"{quarry.admin_url}metrics", timeout=PATIENCE_SECONDS) as answer:
+        lines = answer.read().decode().splitlines()
+    lines = [line.split() for line in lines if line.startswith(("quarry_transactions_", "quarry_snapshots_"))]
+    return {name: float(value) for name, value in lines}
+
+
+def test_monitors_are_told_what_transactions_and_snapshots_hold(tmp_path):
+    quarry = Quarry(tmp_path / "data", ENGINES[0], ["--replSet", "rs0", "--adminPort", "0"]).start()
+    with MongoClient(quarry.uri) as client, client.start_session() as session, client.start_session(snapshot=True) as snapshot:
+        client.test.things.insert_one({"_id": 1})
+        none = {f"quarry_{name}": 0 for name in ("transactions_open", "transactions_staged_bytes", "snapshots_pinned")}
+        assert figures(quarry).items() >= none.items()
+        session.start_transaction()
+        client.test.things.insert_one({"_id": 2}, session=session)
+        client.test.things.find_one({}, session=snapshot)
+        held = figures(quarry)
+        assert held["quarry_transactions_open"] == held["quarry_snapshots_pinned"] == held["quarry_transactions_started_total"] == 1
+        assert held["quarry_transactions_staged_bytes"] > 0
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not all(figures(quarry)[f"quarry_{name}_oldest_seconds"] >= 1 for name in ("transactions", "snapshots_pinned")):
+            assert time.monotonic() < deadline, figures(quarry)
+        session.commit_transaction()
+        session.start_transaction()
+        client.test.things.insert_one({"_id": 3}, session=session)
+        session.abort_transaction()
+        ended = figures(quarry)
+        assert [ended[f"quarry_transactions_{name}_total"] for name in ("started", "committed", "aborted")] == [2, 1, 1]
+        assert ended["quarry_transactions_open"] == ended["quarry_transactions_staged_bytes"] == 0
+    assert quarry.stop() == 0, quarry.tail()
 
 
 def test_views_are_read_in_transactions_and_the_servers_own_are_not(driver):

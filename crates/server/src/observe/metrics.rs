@@ -85,6 +85,7 @@ impl Collector for Scrape {
         self.collections(&mut encoder)?;
         self.work(&mut encoder)?;
         self.gauges(&mut encoder)?;
+        self.transactions(&mut encoder)?;
         self.refused_writes(&mut encoder)?;
         self.record_cache(&mut encoder)?;
         self.counters(&mut encoder)?;
@@ -188,6 +189,61 @@ impl Scrape {
             ),
         ] {
             gauge(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    /// The transactions, and what they and the snapshots that are kept for reads at a time hold.
+    fn transactions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let transactions = self.server.database.transaction_counters();
+        let pinned = self.server.database.pinned_figures();
+        for (name, help, value) in [
+            (
+                "quarry_transactions_open",
+                "Transactions that are open",
+                transactions.open,
+            ),
+            (
+                "quarry_transactions_staged_bytes",
+                "Bytes that open transactions hold of what they write",
+                transactions.staged_bytes,
+            ),
+            (
+                "quarry_transactions_oldest_seconds",
+                "Age of the oldest open transaction, whose snapshot keeps what was replaced since",
+                transactions.oldest.unwrap_or_default().as_secs(),
+            ),
+            (
+                "quarry_snapshots_pinned",
+                "Snapshots that are kept, or still read, for reads at a cluster time",
+                pinned.count as u64,
+            ),
+            (
+                "quarry_snapshots_pinned_oldest_seconds",
+                "Age of the oldest of the kept snapshots",
+                pinned.oldest.unwrap_or_default().as_secs(),
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        for (name, help, value) in [
+            (
+                "quarry_transactions_started",
+                "Transactions begun",
+                transactions.started,
+            ),
+            (
+                "quarry_transactions_committed",
+                "Transactions committed",
+                transactions.committed,
+            ),
+            (
+                "quarry_transactions_aborted",
+                "Transactions given up or ended",
+                transactions.aborted,
+            ),
+        ] {
+            counter(encoder, name, help, value)?;
         }
         Ok(())
     }
