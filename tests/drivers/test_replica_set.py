@@ -325,6 +325,17 @@ def test_write_concerns_that_one_member_cannot_satisfy_are_told_beside_the_write
     things.with_options(write_concern=WriteConcern(w="majority")).insert_one({})
 
 
+def test_a_command_that_fails_tells_of_its_write_concern_too(member, things):
+    things.insert_one({"_id": 1})
+    rename = {"renameCollection": "test_set.things", "to": "test_set.things"}
+    with WireClient(member.port) as connection:
+        for concern, code in [({"w": 2, "wtimeout": 1}, 100), ({"w": "nobody"}, 79), ({"w": "majority"}, None)]:
+            connection.send({**rename, "writeConcern": concern}, "admin")
+            reply = connection.receive()
+            assert reply["ok"] == 0 and reply["code"] in (20, 48), reply
+            assert reply.get("writeConcernError", {}).get("code") == code, reply
+
+
 def test_the_log_has_a_first_and_a_last_entry(set_client, things):
     written = set_client.test_set.command("insert", "things", documents=[{}])["operationTime"]
     log = set_client.local["oplog.rs"]

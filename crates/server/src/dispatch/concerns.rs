@@ -4,7 +4,7 @@
 //! write concern and from the server's durability policy. A standalone refuses what needs other members; a set runs the
 //! command and tells of it beside the result, as MongoDB does.
 
-use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Timestamp};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue, Timestamp};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::error::{CommandError, Result};
@@ -101,6 +101,25 @@ impl<'a> WriteConcern<'a> {
     /// Whether the write waits for a sync under the server's policy.
     pub fn waits_for_sync(&self, durability: Durability) -> bool {
         !self.is_unacknowledged && (self.is_durable || durability == Durability::Strict)
+    }
+
+    /// The error of a write command, with the `writeConcernError` of what a set of one cannot satisfy: as in MongoDB a command that
+    /// failed waits for its write concern as well, since it may have written something before.
+    #[cold]
+    pub fn beside(&self, error: CommandError) -> CommandError {
+        if !self.asks_for_others() {
+            return error;
+        }
+        let details = Document::build(|details| {
+            for element in error.details.iter().flat_map(|details| details.as_raw()) {
+                details.append_element(element);
+            }
+            self.append_error(details);
+        });
+        CommandError {
+            details: Some(Box::new(details)),
+            ..error
+        }
     }
 
     /// Appends the `writeConcernError` of what a set of one cannot satisfy. The write itself stays.
@@ -417,6 +436,15 @@ mod tests {
         assert_eq!(told(doc! { "w": "tag" }), Some(79));
         assert_eq!(told(doc! { "w": { "dc": 1 } }), Some(100));
         assert_eq!(told(doc! { "w": "majority" }), None);
+        let concern = doc! { "w": 2 };
+        let concern = WriteConcern::parse(concern.as_raw()).unwrap();
+        let mut failed = CommandError::bad_value("no");
+        failed.details = Some(Box::new(doc! { "keyPattern": { "a": 1 } }));
+        let reply = quarry_bson::Document::build(|reply| concern.beside(failed).write(reply));
+        let codes =
+            ["code", "writeConcernError.code"].map(|path| reply.get_path(path)?.as_i64_exact());
+        assert_eq!(codes, [Some(2), Some(100)], "{reply}");
+        assert!(reply.contains("keyPattern"));
         assert!(WriteConcern::default().in_set(true).is_durable);
         let given = doc! { "w": 1 };
         assert!(

@@ -318,7 +318,13 @@ fn run<'a>(
     if invocation.loses_answer.get() {
         return Err(fail_points::lost_connection());
     }
-    let result = result.map_err(|error| labelled(error, invocation.generic.transaction));
+    let result = result.map_err(|error| {
+        let error = labelled(error, invocation.generic.transaction);
+        match command.is_write() {
+            true => invocation.generic.write_concern.beside(error),
+            false => error,
+        }
+    });
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
