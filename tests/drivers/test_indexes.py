@@ -135,6 +135,16 @@ def test_a_unique_index_over_duplicates_is_not_built(collection):
     assert [index["name"] for index in collection.list_indexes()] == ["_id_"]
 
 
+def test_drop_dups_is_taken_and_drops_nothing(collection):
+    collection.insert_many([{"_id": 1, "a": 1}, {"_id": 2, "a": 1}, {"_id": 3, "b": 1}])
+    for drops in (True, False):
+        with pytest.raises(DuplicateKeyError):
+            collection.create_index("a", unique=True, dropDups=drops)
+    assert collection.count_documents({}) == 3 and len(list(collection.list_indexes())) == 1
+    assert collection.create_index("b", dropDups=False) == "b_1"
+    assert {"key": {"b": 1}, "name": "b_1", "v": 2} in [dict(index) for index in collection.list_indexes()]
+
+
 def test_sparse_and_unique_lets_the_missing_be_many(collection):
     collection.create_index("a", unique=True, sparse=True)
     collection.insert_many([{"b": 1}, {"b": 2}, {"a": 1}])

@@ -58,6 +58,9 @@ const KNOWN: [&str; 24] = [
     "clustered",
 ];
 
+/// A field that MongoDB takes and no longer does anything for: a unique index drops no documents.
+const DROP_DUPS: &str = "dropDups";
+
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
     let mut specs: Vec<Document> = invocation
@@ -73,8 +76,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if invocation.boolean("ignoreUnknownIndexOptions")? {
         specs = specs
             .iter()
-            .map(|spec| without_unknown(spec.as_raw()))
+            .map(|spec| with_fields(spec.as_raw(), |name| KNOWN.contains(&name)))
             .collect();
+    }
+    for spec in specs.iter_mut().filter(|spec| spec.contains(DROP_DUPS)) {
+        *spec = with_fields(spec.as_raw(), |name| name != DROP_DUPS);
     }
     for spec in &specs {
         if !spec.contains("name") {
@@ -104,13 +110,12 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     Ok(())
 }
 
-fn without_unknown(spec: RawDocument<'_>) -> Document {
+fn with_fields(spec: RawDocument<'_>, is_kept: impl Fn(&str) -> bool) -> Document {
     Document::build(|kept| {
-        for element in spec
-            .iter()
-            .filter(|element| KNOWN.iter().any(|known| element.name() == *known))
-        {
-            kept.append_element(element);
+        for element in spec {
+            if element.name().as_str().is_ok_and(&is_kept) {
+                kept.append_element(element);
+            }
         }
     })
 }
