@@ -348,7 +348,7 @@ fn refuse(specification: Specification<'_>) -> Result<Stages> {
     let name = specification.name;
     let why = match name {
         "$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch" => {
-            "there are no search indexes"
+            "there are no search indexes, which are those of Atlas Search"
         }
         "$listSampledQueries" | "$shardedDataDistribution" => {
             "the server is no part of a sharded cluster"

@@ -76,7 +76,7 @@ static LACKS: &[Lack] = &[
         commands: &["mapReduce", "mapreduce"],
     },
     Lack {
-        why: "there are no search indexes",
+        why: "there are no search indexes, which are those of Atlas Search",
         commands: &[
             "createSearchIndexes",
             "dropSearchIndex",
