@@ -10,6 +10,9 @@ set -euo pipefail
 
 readonly OLD_PYMONGO=4.17.0
 readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mongosh@latest vega-datasets@latest snappy@latest)
+# Tools that use the server. What they want beside them (agenda, mongodb, multer, @mikro-orm/core ...) npm finds at versions that fit.
+readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
+    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.
@@ -113,35 +116,50 @@ make_monitoring() {
     rm -rf -- "$scratch"
 }
 
+# The newest of the oldest Nodes that packages run on: `node_minimum DIRECTORY PACKAGE...`.
 node_minimum() {
-    node -p 'require(process.argv[1]).engines.node.replace(/^[^0-9]*/, "").split(" ")[0]' \
-        "$DRIVERS_DIR/node/node_modules/mongodb/package.json"
+    local directory=$1 package
+    shift
+    for package in "${@%@latest}"; do
+        node -p '(require(process.argv[1]).engines?.node ?? "0").replace(/^[^0-9]*/, "").split(" ")[0]' \
+            "$directory/node_modules/$package/package.json" || exit 1
+    done | sort -V | tail -n 1
 }
 
 version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
 
-# Node and its packages. A Node below the driver's minimum is not replaced on the machine: the npm package `node`
-# carries the binary, and the tests use that one.
-make_node() {
+npm_install() {
+    npm install --prefix "$1" --no-audit --no-fund --no-package-lock --loglevel=error "${@:2}"
+}
+
+# Packages, and the path of a Node that runs them: `make_npm DIRECTORY PATH_FILE PACKAGE...`. A Node below what they want is
+# not replaced on the machine: the npm package `node` carries the binary, and the tests use that one.
+make_npm() {
+    local directory=$1 path_file=$2
+    shift 2
     command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
-    mkdir -p "$DRIVERS_DIR/node"
-    printf '{"private": true, "description": "the driver tests of Quarry"}\n' >"$DRIVERS_DIR/node/package.json"
-    say "npm install ${NODE_PACKAGES[*]}"
-    npm_install "${NODE_PACKAGES[@]}"
+    mkdir -p "$directory"
+    printf '{"private": true, "description": "the driver tests of Quarry"}\n' >"$directory/package.json"
+    say "npm install $*"
+    npm_install "$directory" "$@"
     local have minimum
     have=$(node -p process.versions.node)
-    minimum=$(node_minimum)
+    minimum=$(node_minimum "$directory" "$@")
     if version_at_least "$have" "$minimum"; then
-        command -v node >"$DRIVERS_DIR/node-path"
+        command -v node >"$path_file"
     else
-        say "node $have is below the driver's minimum $minimum: installing the npm package node@$NODE_MAJOR"
-        npm_install --allow-scripts "node@$NODE_MAJOR" || npm_install "node@$NODE_MAJOR"
-        local binary=$DRIVERS_DIR/node/node_modules/node/bin/node
+        say "node $have is below the packages' minimum $minimum: installing the npm package node@$NODE_MAJOR"
+        npm_install "$directory" --allow-scripts "node@$NODE_MAJOR" || npm_install "$directory" "node@$NODE_MAJOR"
+        local binary=$directory/node_modules/node/bin/node
         version_at_least "$("$binary" -p process.versions.node)" "$minimum" \
             || die "no Node of $minimum or newer: install one, for example: npm install -g n && n $NODE_MAJOR"
-        echo "$binary" >"$DRIVERS_DIR/node-path"
+        echo "$binary" >"$path_file"
     fi
 }
+
+make_node() { make_npm "$DRIVERS_DIR/node" "$DRIVERS_DIR/node-path" "${NODE_PACKAGES[@]}"; }
+
+make_node_tools() { make_npm "$DRIVERS_DIR/tools/node" "$DRIVERS_DIR/tools/node-path" "${NODE_TOOLS[@]}"; }
 
 # The example and the logins in Go need their driver's modules, and no other Go than the machine's.
 make_go() {
@@ -157,10 +175,6 @@ make_java() {
     say "mvn dependency:resolve (logins)"
     mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/logins/java/pom.xml" dependency:resolve \
         || die "the Java driver cannot be had"
-}
-
-npm_install() {
-    npm install --prefix "$DRIVERS_DIR/node" --no-audit --no-fund --no-package-lock --loglevel=error "$@"
 }
 
 # The BSON corpus comes with pymongo's source package; it is unpacked, never committed.
@@ -216,6 +230,7 @@ bootstrap_drivers() {
         make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}"
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
         make_node
+        make_node_tools
         make_go
         make_java
         make_monitoring
@@ -231,6 +246,7 @@ case "${1:-}" in
     lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
     pymongo-suite) make_pymongo_suite ;;
+    tools) make_node_tools ;;
     analytic) make_analytic ;;
     package) make_packaging ;;
     package-test)
@@ -238,5 +254,5 @@ case "${1:-}" in
         command -v mmdebstrap >/dev/null || apt_install mmdebstrap
         ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|analytic|package|package-test|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|tools|analytic|package|package-test|valgrind" ;;
 esac

@@ -1,5 +1,5 @@
-// mongodb-memory-server-core starts and stops the server in a mongod's place, unchanged: the binary is called by a link named
-// `mongod`. `QUARRY=... node --test memory_server.test.mjs`.
+// The server is started and stopped in a mongod's place: with a storage engine, with access control, as a set of one, on a port in use.
+// By mongodb-memory-server-core, unchanged: it calls the binary by a link named `mongod`. `QUARRY=... node --test memory_server.test.mjs`.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";

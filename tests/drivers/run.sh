@@ -3,7 +3,7 @@
 #   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
 #   that is to be interrupted and memory that is to come back, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
-#   served insert.
+#   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
 # SUITES="pymongo-newest node" runs only those.
 set -euo pipefail
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples logins crash hostile monitoring packages}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples logins crash hostile monitoring packages tools}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -204,7 +204,7 @@ run_own() {
 
 # What suites of their own run.
 elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py
-    --ignore=monitoring --ignore=packages --ignore=logins)
+    --ignore=monitoring --ignore=packages --ignore=logins --ignore=tools)
 
 cd "$here"
 for suite in $suites; do
@@ -220,6 +220,7 @@ for suite in $suites; do
         hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;
+        tools) run_pytest "$suite" newest tools ;;
         own) run_own ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac

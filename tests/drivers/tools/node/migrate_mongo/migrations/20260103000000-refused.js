@@ -1,0 +1,6 @@
+module.exports = {
+  async up(db) {
+    await db.collection("people").insertOne({ first: "Nobody" });
+  },
+  async down() {},
+};
