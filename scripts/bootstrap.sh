@@ -10,9 +10,9 @@ set -euo pipefail
 
 readonly OLD_PYMONGO=4.17.0
 readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mongosh@latest vega-datasets@latest snappy@latest)
-# Tools that use the server. What they want beside them (agenda, mongodb, multer, @mikro-orm/core ...) npm finds at versions that fit.
+# Tools that use the server. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
 readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
-    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest)
+    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.

@@ -204,6 +204,25 @@ def test_nestjs_mongoose(node, on_set):
     assert {pattern: options.get("unique", False) for pattern, options in keys(cats).items()} == {"name:1": True, "age:1": False}
 
 
+def test_payload(node, on_set):
+    """Collections with unique fields, relations, joins, points, locales, drafts and their versions, logins; a transaction is rolled back."""
+    told = said(node("payload.mjs", on_set.uri))
+    assert (told["duplicate"], told["login"], told["deleted"]) == ("ValidationError", "Ada", 2)
+    assert (told["near"], told["within"]) == (["Post 0", "Post 1"], ["Post 2", "Post 3"])
+    assert (told["paged"], told["like"], told["joined"]) == (["Post 3", "Post 2"], ["Post 0", "Post 5"], 6)
+    assert (told["locales"], told["versions"]) == ({"en": "Post 5", "de": "Beitrag 5"}, 3)
+
+    database = on_set.database
+    (sea,) = database.categories.find()
+    assert sea["title"] == "Sea"
+    posts = list(database.posts.find({}, sort=[("number", 1)]))
+    assert [post["number"] for post in posts] == [2, 3, 4, 5] and {post["category"] for post in posts} == {sea["_id"]}
+    assert posts[0]["place"] == {"type": "Point", "coordinates": [15, 52]}
+    drafts = database["_posts_versions"].find({"parent": posts[3]["_id"]}, sort=[("createdAt", 1), ("_id", 1)])
+    assert [draft["version"]["title"]["en"] for draft in drafts] == ["Post 5", "Post 5", "Draft"]
+    assert keys(database.categories)["title:1"]["unique"] is True and "place:2dsphere" in keys(database.posts)
+
+
 def test_papr(node, on_standalone):
     """Schemas become validators of collections, are changed by collMod, and refuse what breaks them; queries, upserts, timestamps."""
     told = said(node("papr.mjs", on_standalone.uri))
