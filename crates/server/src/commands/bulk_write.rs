@@ -304,7 +304,9 @@ impl Bulk<'_> {
     /// Notes that an operation has failed; says whether those behind it are run.
     fn fail(&mut self, place: usize, counted: Counted, error: &CommandError) -> Result<bool> {
         let goes_on = writes::goes_on_behind(error, self.invocation, self.is_ordered)?;
-        self.invocation.server.errors.add(error.code);
+        let errors = &self.invocation.server.errors;
+        let namespace = &self.collections[self.operations[place].collection];
+        errors.note(error, || namespace.to_string());
         self.replies.failed(place, counted, error);
         Ok(goes_on)
     }

@@ -1,6 +1,7 @@
 //! `validate`: checks a collection: every document, and with `full` every index in both directions.
 
 use quarry_bson::DocumentBuilder;
+use quarry_database::Namespace;
 use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};
@@ -36,10 +37,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         let message = "Running the validate command with both { background: true } and { full: true } is not supported.";
         return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
     }
-    let report = invocation
-        .server
-        .catalog()
-        .validate(&namespace, full, invocation.operation)?;
+    let catalog = invocation.server.catalog();
+    let report = match catalog.validate(&namespace, full, invocation.operation) {
+        Err(error) if error.is_corruption() => {
+            let error = CommandError::from(error);
+            (invocation.server.errors).note(&error, || namespace.to_string());
+            append_damage(&namespace, &error, reply);
+            return Ok(());
+        }
+        report => report?,
+    };
     reply.append("ns", namespace.as_str());
     reply.append(
         "nInvalidDocuments",
@@ -82,4 +89,15 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     warnings.finish();
     Ok(())
+}
+
+/// Appends the report about a collection that cannot be read to its end: it is not valid, and this is why.
+fn append_damage(namespace: &Namespace, error: &CommandError, reply: &mut DocumentBuilder<'_>) {
+    reply.append("ns", namespace.as_str());
+    reply.append("valid", false);
+    reply.append("repaired", false);
+    let mut errors = reply.array("errors");
+    errors.push(error.message.as_str());
+    errors.finish();
+    reply.array("warnings").finish();
 }

@@ -40,7 +40,13 @@ impl WriteErrors {
     /// Ends the statements of a command: counts their errors, has the command know of them, and appends them to its reply.
     pub fn finish(&self, invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) {
         for (_, error) in &self.errors {
-            invocation.server.errors.add(error.code);
+            let errors = &invocation.server.errors;
+            let namespace = || {
+                invocation
+                    .namespace()
+                    .map(|namespace| namespace.to_string())
+            };
+            errors.note(error, || namespace().unwrap_or_default());
         }
         invocation.has_write_errors = !self.is_empty();
         self.append(reply);

@@ -83,7 +83,7 @@ pub fn dispatch<'a>(
             error.write(&mut reply);
             append_times(server, &mut reply);
             reply.finish();
-            server.errors.add(error.code);
+            server.errors.note(&error, || outcome.namespace());
             outcome.is_exhaust = false;
             outcome.error = Some(error);
         }

@@ -164,8 +164,12 @@ impl From<quarry_database::Error> for CommandError {
             _ => None,
         };
         let is_unanswerable = error.is_outcome_unknown();
+        let code = match error.is_corruption() {
+            true => ErrorCode::DATA_CORRUPTION_DETECTED.0,
+            false => error.code(),
+        };
         CommandError {
-            code: error.code(),
+            code,
             message: error.to_string(),
             details,
             is_unanswerable,
@@ -178,6 +182,22 @@ impl From<quarry_database::Error> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damage_has_a_code_of_its_own_wherever_it_is_met() {
+        let damaged = || {
+            let storage = quarry_storage::Error::Corruption("a block".into());
+            quarry_database::Error::Storage(storage)
+        };
+        let corrupt = quarry_database::Error::Corrupt("a document".into());
+        for error in [
+            CommandError::from(damaged()),
+            CommandError::from(corrupt),
+            CommandError::from(quarry_query::Error::from(damaged())),
+        ] {
+            assert_eq!(error.code_name(), "DataCorruptionDetected", "{error}");
+        }
+    }
 
     #[test]
     fn an_error_of_an_added_stage_comes_back_whole() {
