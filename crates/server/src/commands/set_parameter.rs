@@ -7,6 +7,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::{Action, On, Requires, need};
+use crate::observe::log;
 
 /// Fields that any command carries and that name no parameter.
 const GENERIC: [&str; 8] = [
@@ -37,10 +38,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     for element in invocation.body.iter().skip(1) {
         let name = element.name().to_string_lossy();
         if !GENERIC.contains(&&*name) {
-            invocation
-                .server
-                .parameters
-                .change(&name, element.value(), reply)?;
+            let parameters = &invocation.server.parameters;
+            parameters.change(&name, element.value(), reply)?;
+            let value = element.value().to_string();
+            log::info(
+                "control",
+                "Successfully set parameter to new value",
+                &[
+                    ("parameterName", (&*name).into()),
+                    ("newValue", value.into()),
+                ],
+            );
             changed = true;
         }
     }

@@ -62,12 +62,17 @@ fn start_second() -> io::Result<u8> {
         .spawn()?;
     println!("forked process: {}", second.id());
     let mut said = Vec::new();
-    if let Some(output) = second.stdout.take() {
+    if let Some(mut output) = second.stdout.take() {
         // It ends with the word, or with the process.
-        output.take(READY.len() as u64).read_to_end(&mut said)?;
-    }
-    if said == READY {
-        return Ok(0);
+        (&mut output)
+            .take(READY.len() as u64)
+            .read_to_end(&mut said)?;
+        if said == READY {
+            return Ok(0);
+        }
+        // Something else was said: why it does not serve.
+        output.read_to_end(&mut said)?;
+        io::stdout().write_all(&said)?;
     }
     let code = second.wait()?.code().unwrap_or(i32::from(EXIT_BAD_OPTIONS));
     Ok(u8::try_from(code).unwrap_or(EXIT_BAD_OPTIONS))

@@ -12,6 +12,7 @@ use crate::access::credentials::Mechanism;
 use crate::dispatch::error::{CommandError, Result};
 use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::process::config::{BadOptions, Config, EngineName};
+use crate::process::file_modes::HONOR_SYSTEM_UMASK;
 use crate::process::memory_limit;
 
 /// MongoDB's ten minutes.
@@ -89,6 +90,8 @@ pub struct Parameters {
     pub record_cache_mb: usize,
     /// Fixed at the start. For requests, operations and their replies together.
     pub memory_budget_mb: usize,
+    /// Fixed at the start. Files are made as the system's umask has them, and not for their owner alone.
+    honors_system_umask: bool,
     /// Fixed at the start. How often the console's history is written.
     pub history_step_ms: u64,
     /// Fixed at the start. All, but those named by `commitShortcutsOff`.
@@ -100,7 +103,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -111,6 +114,7 @@ const NAMES: [&str; 24] = [
     "enableTestCommands",
     "featureCompatibilityVersion",
     "historyStepMillis",
+    "honorSystemUmask",
     "localLogicalSessionTimeoutMinutes",
     "maxTransactionLockRequestTimeoutMillis",
     "memoryBudgetMB",
@@ -150,6 +154,7 @@ impl Parameters {
             scram_sha1_iterations: AtomicI64::new(SCRAM_SHA1_ITERATIONS_DEFAULT),
             scram_sha256_iterations: AtomicI64::new(SCRAM_SHA256_ITERATIONS_DEFAULT),
             has_localhost_exception: true,
+            honors_system_umask: false,
             session_timeout_minutes: SESSION_TIMEOUT_MINUTES_DEFAULT,
             commit_interval_ms: COMMIT_INTERVAL_MS_DEFAULT,
             record_cache_mb: match config.engine {
@@ -190,14 +195,17 @@ impl Parameters {
                 };
                 continue;
             }
-            if name == "enableLocalhostAuthBypass" {
+            if name == "enableLocalhostAuthBypass" || name == HONOR_SYSTEM_UMASK {
                 let is_on = match text.as_str() {
                     "true" | "1" => Some(true),
                     "false" | "0" => Some(false),
                     _ => None,
                 };
-                parameters.has_localhost_exception =
-                    is_on.ok_or_else(|| bad("neither true nor false"))?;
+                let is_on = is_on.ok_or_else(|| bad("neither true nor false"))?;
+                match name.as_str() {
+                    HONOR_SYSTEM_UMASK => parameters.honors_system_umask = is_on,
+                    _ => parameters.has_localhost_exception = is_on,
+                }
                 continue;
             }
             if name == "localLogicalSessionTimeoutMinutes" {
@@ -282,6 +290,7 @@ impl Parameters {
                 return true;
             }
             "historyStepMillis" => reply.append(name, self.history_step_ms as i64),
+            HONOR_SYSTEM_UMASK => reply.append(name, self.honors_system_umask),
             "localLogicalSessionTimeoutMinutes" => reply.append(name, self.session_timeout_minutes),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),

@@ -32,12 +32,13 @@ use crate::process::config::{
 };
 use crate::process::data_directory::DataDirectory;
 use crate::process::descriptors::Shares;
+use crate::process::opening::Opening;
 use crate::process::parameters::Parameters;
 use crate::process::shutdown::{BY_COMMAND, Shutdown};
 use crate::process::spill_files::SpillFiles;
 use crate::process::{
-    add_user, background, descriptors, encryption, engine, first_user, foreign_files, greeting,
-    mongod, stopping,
+    add_user, background, descriptors, encryption, engine, file_modes, first_user, foreign_files,
+    greeting, mongod, service_manager, stopping,
 };
 use crate::replication::replica_set::ReplicaSet;
 use crate::server::Server;
@@ -100,7 +101,11 @@ pub fn from_command_line() -> ExitCode {
         print!("{version}");
         return ExitCode::SUCCESS;
     }
-    let (face, options) = match CommandLine::parse_from(arguments).command {
+    let command = CommandLine::parse_from(arguments).command;
+    if copies_data(&command) {
+        file_modes::keep_to_owner();
+    }
+    let (face, options) = match command {
         Command::Serve(options) => (Face::Quarry, options),
         Command::Mongod(options) => (Face::Mongod, options),
         Command::Top(options) => return crate::tools::top::run(&options),
@@ -131,8 +136,22 @@ pub fn from_command_line() -> ExitCode {
     }
 }
 
+/// Whether the command makes or changes a data directory or a copy of one, beside a server itself.
+fn copies_data(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::User(_)
+            | Command::Backup(_)
+            | Command::Archive(_)
+            | Command::Restore(_)
+            | Command::RotateKey(_)
+            | Command::Journal(_)
+    )
+}
+
 /// Serves until a signal or the shutdown command, and gives the exit code of the process.
 fn serve(config: Config) -> ExitCode {
+    file_modes::keep_to_owner_unless_told(&config);
     if config.is_forked
         && let Err(error) = background::leave_session()
     {
@@ -155,13 +174,20 @@ fn serve(config: Config) -> ExitCode {
         config.log_rotate,
         config.log_format,
     ) {
-        eprintln!("quarry: the log cannot be written: {error}");
+        let path = config.log_path.unwrap_or_default();
+        let path = path.display();
+        eprintln!("quarry: the log `{path}` cannot be written: {error}");
         return ExitCode::from(EXIT_BAD_OPTIONS);
     }
+    let is_forked = config.is_forked;
     match start_and_stop(config) {
         Ok(Ended::Stopped) => ExitCode::SUCCESS,
         Ok(Ended::LeftConnections) => signal_hook::low_level::exit(0),
         Err(failure) => {
+            if is_forked {
+                // Whoever started it sees why it did not; once it serves, its outputs lead nowhere.
+                eprintln!("quarry: {}", failure.line);
+            }
             log::fatal(
                 "control",
                 &failure.line,
@@ -311,6 +337,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     if server.config.is_forked {
         background::say_ready().map_err(Failure::network)?;
     }
+    service_manager::say_ready();
 
     let reason = server.shutdown.wait();
     if let Some(audit) = &server.audit
@@ -320,6 +347,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         let _ = audit.note_stop();
     }
     log::info("control", "shutting down", &[("reason", reason.into())]);
+    service_manager::say_stopping();
     accepting.stop();
     drop(listener);
     end_files_lock(server);
@@ -403,12 +431,15 @@ fn open(
     live_copy::remove_leftovers(&config.data_directory).map_err(|error| bad(&error))?;
     let master = encryption::master_key(&config)?;
     let key = encryption::unlock(&config, master.as_ref()).map_err(|error| bad(&error))?;
+    let opening = Opening::begin().map_err(Failure::data_directory)?;
     let engine = engine::open(&config, tables_max, key.as_ref()).map_err(|error| bad(&error))?;
+    opening.engine_is_open(&engine);
     let options = quarry_database::Options {
         give_up: shutdown.flag(),
         ..crate::process::engine::database_options(&config, &parameters, key.as_ref())
     };
     let database = Database::open(Arc::clone(&engine), options).map_err(|error| bad(&error))?;
+    opening.end(&database);
     log_interrupted_builds(&database);
     database.on_writes_change(Box::new(log_writes_change));
     database.on_journal_trouble(Box::new(log_journal_trouble));
