@@ -9,10 +9,8 @@ set -euo pipefail
 : "${QUARRY_BSON_CORPUS:=$CARGO_TARGET_DIR/bson_corpus}"
 
 readonly OLD_PYMONGO=4.17.0
-readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mongosh@latest vega-datasets@latest snappy@latest)
-# Tools that use the server. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
-readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
-    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
+# mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), so its version is fixed.
+readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@latest snappy@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.

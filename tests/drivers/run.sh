@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, the examples in four languages, the crash and history tests, `hostile`: work
+#   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, `mingo`: the cases of the scripts and random requests
+#   answered by another implementation of the language, the examples in four languages, the crash and history tests, `hostile`: work
 #   that is to be interrupted and memory that is to come back, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
@@ -16,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mongosh examples logins crash hostile monitoring packages tools}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mingo mongosh examples logins crash hostile monitoring packages}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0
@@ -122,6 +123,27 @@ run_node() {
     settle node "$passed" "$failed"
 }
 
+# Another implementation of the language, which answers the scripts of crates/query and, beside a server, random requests.
+run_mingo() {
+    local name passed=0 failed=0 log
+    if start_server "${QUARRY_ENGINES%%,*}"; then
+        for name in scripts random; do
+            log=$scratch/mingo-$name.log
+            echo "    mingo: $name"
+            "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/mingo/$name.test.mjs" >"$log" 2>&1 || true
+            grep -aE '^# .*(cases|agree|refuse|left out|differ)' "$log" || true
+            # What differs is to be seen whole: it is the lines of a script.
+            grep -aqE '^not ok' "$log" && sed -n '/^not ok/,/^  \.\.\./p' "$log" | awk 'NR <= 200'
+            passed=$((passed + $(awk '/^# pass/ { print $3 }' "$log")))
+            failed=$((failed + $(awk '/^# fail/ { print $3 }' "$log")))
+        done
+    else
+        failed=1
+    fi
+    stop_server
+    settle mingo "$passed" "$failed"
+}
+
 run_mongosh() {
     local engine passed=0 failed=0 log script
     mkdir -p "$scratch/home"
@@ -213,6 +235,7 @@ for suite in $suites; do
         pymongo-newest) run_pytest "$suite" newest "${elsewhere[@]}" ;;
         pymongo-4.17.0) run_pytest "$suite" 4.17.0 "${elsewhere[@]}" ;;
         node) run_node ;;
+        mingo) run_mingo ;;
         mongosh) run_mongosh ;;
         examples) run_examples ;;
         logins) run_pytest "$suite" newest logins/test_logins.py ;;

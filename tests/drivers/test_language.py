@@ -162,6 +162,8 @@ HEAD = """# The language
 
 Every operator, stage and option of MongoDB 8.0's manual, and whether it is served. What is not is refused by name, never passed over.
 A test tries each name against a server (`tests/drivers/test_language.py`, which also writes this page).
+What the operators answer is held against another implementation too, `mingo`: the cases of the scripts in `crates/query/tests` and random
+requests. Where the two differ, and who is right by MongoDB's manual, stands in `tests/drivers/mingo/differs.txt`.
 """
 
 
