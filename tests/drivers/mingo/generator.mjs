@@ -263,7 +263,7 @@ export class Generator {
       () => this.truth(depth),
       () => this.array(depth),
       () => ({ $arrayElemAt: [this.array(depth), this.random.below(5) - 2] }),
-      () => ({ a: this.numeric(depth - 1), b: this.text(depth - 1) }),
+      () => ({ $mergeObjects: [{ a: this.numeric(depth - 1), b: this.text(depth - 1) }] }),
       () => ({ $mergeObjects: ["$o", { z: this.numeric(depth - 1) }] }),
       () => ({ $objectToArray: "$o" }),
       () => ({ $zip: { inputs: [{ $concatArrays: [[1], this.array(depth - 1)] }, { $concatArrays: [this.array(depth - 1), [2]] }] } }),
@@ -291,8 +291,18 @@ export class Generator {
   pipeline() {
     const { random } = this;
     const stages = random.list(1, 4, () => this.stage());
+    if (random.chance(0.15)) stages.unshift(this.window());
     if (random.chance(0.4)) stages.push(...this.ending());
     return stages;
+  }
+
+  /** A window over all documents, in the order of their ids. */
+  window() {
+    const { random } = this;
+    const documents = random.pick([["unbounded", "current"], [-1, 1], [0, 2], ["unbounded", "unbounded"]]);
+    const accumulator = { [random.pick(["$sum", "$avg", "$min", "$max", "$push"])]: this.numeric(1) };
+    const output = random.pick([{ x1: { ...accumulator, window: { documents } } }, { x1: { $documentNumber: {} } }, { x1: { $rank: {} } }]);
+    return { $setWindowFields: { sortBy: { _id: 1 }, output } };
   }
 
   /** A stage that leaves the fields of the documents what their names stand for. */
@@ -305,8 +315,9 @@ export class Generator {
       () => ({ $sort: this.sort() }),
       () => ({ $skip: 1 + random.below(3) }),
       () => ({ $limit: 1 + random.below(6) }),
-      () => ({ $unwind: { path: random.pick(["$l", "$w"]), preserveNullAndEmptyArrays: random.chance(0.5) } }),
-      () => ({ $unset: random.pick(["m", ["w", "d"], "o.x"]) }),
+      () => ({ $unwind: { path: "$l", preserveNullAndEmptyArrays: random.chance(0.5) } }),
+      () => ({ $lookup: { from: "things", localField: random.pick(["n", "o.x"]), foreignField: "_id", as: "x2" } }),
+      () => ({ $unset: random.pick(["m", ["w", "d"]]) }),
     ])();
   }
 
@@ -318,6 +329,8 @@ export class Generator {
       () => [{ $project: { _id: 1, e: this.expression(3) } }],
       () => [{ $project: { a: this.expression(2), b: this.expression(2), n: 1 } }],
       () => [{ $replaceRoot: { newRoot: { $mergeObjects: [{ _id: "$_id" }, { $ifNull: ["$o", {}] }] } } }],
+      () => [{ $facet: { some: [{ $match: this.filter() }, { $limit: 2 }], first: [{ $sort: { _id: 1 } }, { $project: { e: this.expression(2) } }] } }],
+      () => [{ $unionWith: { coll: "things", pipeline: [{ $match: this.filter() }] } }],
       () => [{ $sortByCount: { $ifNull: ["$s", "none"] } }],
       () => [{ $match: { _id: { $gte: 0 } } }, { $sort: { _id: -1 } }, { $limit: 3 }],
     ])();
