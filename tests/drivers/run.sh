@@ -131,7 +131,7 @@ run_mingo() {
             log=$scratch/mingo-$name.log
             echo "    mingo: $name"
             "$(<"$DRIVERS_DIR/node-path")" --test --test-reporter=tap "$here/mingo/$name.test.mjs" >"$log" 2>&1 || true
-            grep -aE '^# .*(cases|agree|refuse|left out|differ)' "$log" || true
+            grep -aE '^# ([0-9]+ cases|agree|both refuse|only the script|left out|differ|[a-z]+: seed)' "$log" || true
             # What differs is to be seen whole: it is the lines of a script.
             grep -aqE '^not ok' "$log" && sed -n '/^not ok/,/^  \.\.\./p' "$log" | awk 'NR <= 200'
             passed=$((passed + $(awk '/^# pass/ { print $3 }' "$log")))
