@@ -264,7 +264,9 @@ impl<'t> Reader<'t> {
     }
 
     fn read_time(&mut self) -> Result<(), &'static str> {
-        self.read_format("%H:%M")?;
+        self.read_format("%H:")?;
+        // Without a format a digit will do.
+        self.fields.minute = self.digits(1, 2)?;
         if let Some(rest) = self.rest.strip_prefix(':') {
             self.rest = rest;
             self.fields.second = self.digits(1, 2)?;
@@ -310,9 +312,9 @@ impl<'t> Reader<'t> {
             'V' => self.fields.iso_week = Some(self.digits(1, 2)?),
             'u' => self.fields.iso_day = Some(self.digits(1, 1)?),
             'H' => self.fields.hour = self.digits(1, 2)?,
-            'M' => self.fields.minute = self.digits(1, 2)?,
-            'S' => self.fields.second = self.digits(1, 2)?,
-            'L' => self.fields.millisecond = self.digits(1, 3)?,
+            'M' => self.fields.minute = self.digits(2, 2)?,
+            'S' => self.fields.second = self.digits(2, 2)?,
+            'L' => self.fields.millisecond = self.fraction_digits()?,
             'b' | 'B' => self.fields.month = Some(self.month_name()?),
             'z' => {
                 let end = self
@@ -357,6 +359,14 @@ impl<'t> Reader<'t> {
         let number = number.ok_or("A number of so many digits could not be found")?;
         self.rest = rest;
         Ok(number)
+    }
+
+    /// Milliseconds as up to three digits of a fraction: `5` is half a second.
+    fn fraction_digits(&mut self) -> Result<i64, &'static str> {
+        let before = self.rest.len();
+        let number = self.digits(1, 3)?;
+        let missing = 3 - (before - self.rest.len());
+        Ok((0..missing).fold(number, |ms, _| ms * 10))
     }
 
     /// A month by its name or the first three letters of it.
