@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const bson = require("bson");
-const { BSONRegExp, BSONSymbol, Binary, Code, DBRef, Decimal128, Double, Int32, Long, MaxKey, MinKey, ObjectId, Timestamp, UUID } = bson;
+const { BSONRegExp, BSONSymbol, Binary, Code, Decimal128, Double, Int32, Long, MaxKey, MinKey, ObjectId, Timestamp, UUID } = bson;
 
 /** A document: its fields in order, as they stand. */
 export class Fields {
@@ -349,4 +349,4 @@ export function parseRow(text) {
   });
 }
 
-export { DBRef, bson };
+export { bson };
