@@ -15,6 +15,9 @@ readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
+# Libraries of Python that build on MongoDB, for the tests of other people's tools.
+readonly PYTHON_TOOLS=(mongoengine beanie motor odmantic umongo django-mongodb-backend 'celery[mongodb]' flask-pymongo flask-session
+    apscheduler eve limits pymongoarrow pandas)
 
 say() { printf '    %s\n' "$*"; }
 
@@ -83,6 +86,9 @@ make_python() {
     "$directory/bin/pip" install -q --disable-pip-version-check --upgrade "$@" pytest
     python_ready "$directory/bin/python" || die "$directory does not import pymongo, snappy and pytest"
 }
+
+# One environment for all of them: what runs them has pytest and a pymongo of its own.
+make_python_tools() { make_python "$DRIVERS_DIR/tools/python" 'pymongo[snappy]' "${PYTHON_TOOLS[@]}"; }
 
 # DuckDB, beside which bench-pipeline measures; without it the bench leaves it out.
 make_analytic() {
@@ -227,6 +233,7 @@ bootstrap_drivers() {
         rm -f "$stamp"
         make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}"
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
+        make_python_tools
         make_node
         make_node_tools
         make_go

@@ -1,0 +1,1 @@
+"""A library: authors, books and what is said of them."""

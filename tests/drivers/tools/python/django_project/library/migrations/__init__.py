@@ -1,0 +1,1 @@
+"""How the library's collections came to be what they are."""

@@ -1,0 +1,1 @@
+"""Where `makemigrations` writes those of Django's own applications."""
