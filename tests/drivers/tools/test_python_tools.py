@@ -81,6 +81,7 @@ def test_mongoengine(standalone, reader):
         "cover": [600_000, "image/png"],
         "indexes": {"missing": [], "extra": []},
     }
+    assert shop["counted"] == [0, 2]
     assert shop["refused"][0] == 59 and "JavaScript" in shop["refused"][1]
     assert shop["readers left"] == ["Ada"] and shop["left"] == [1, 2, 50]
 

@@ -46,9 +46,12 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// `database.collection`.
+    /// `database.collection`, or `database.$cmd` where a command names no collection.
     pub fn namespace(&self) -> String {
-        self.outcome.namespace()
+        match self.outcome.collection {
+            "" => format!("{}.$cmd", self.outcome.database),
+            _ => self.outcome.namespace(),
+        }
     }
 
     /// The session that the operation ran in, as it is shown, and the transaction or retryable write that it was part of.

@@ -19,6 +19,8 @@ use crate::observe::slow_operations::SlowOperations;
 use crate::observe::{log, profile_document, slow_log};
 
 const COLLECTION: &str = "system.profile";
+/// Sets what this file keeps, and is never profiled itself.
+const COMMAND: &str = "profile";
 /// MongoDB's size of a new `system.profile`.
 const COLLECTION_BYTES: i64 = 1 << 20;
 /// Databases with settings of their own.
@@ -149,7 +151,8 @@ impl Profiler {
             ProfileLevel::Slow => is_meant,
             ProfileLevel::All => true,
         };
-        if is_profiled && ended.outcome.collection != COLLECTION {
+        // Clients count operations by the profile: they reckon with those that read it, not with the one that begins it.
+        if is_profiled && ended.outcome.command_name != COMMAND {
             let document = document.unwrap_or_else(|| profile_document::build(ended));
             store(data, ended.outcome.database, &document);
         }

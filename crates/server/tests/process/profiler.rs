@@ -121,6 +121,30 @@ fn level_2_profiles_every_operation_in_mongodbs_shape() {
 }
 
 #[test]
+fn who_reads_the_profile_is_profiled_and_who_begins_it_is_not() {
+    let (_server, mut client) = start();
+    run(&mut client, &doc! { "profile": 2 });
+    for reads_before in 0..3 {
+        assert_eq!(profiled(&mut client, doc! {}).len(), reads_before);
+    }
+    let reads = doc! { "op": "query", "ns": "admin.system.profile" };
+    run(&mut client, &doc! { "profile": 0 });
+    for _ in 0..2 {
+        assert_eq!(profiled(&mut client, reads.clone()).len(), 3);
+    }
+}
+
+#[test]
+fn a_command_without_a_collection_has_a_namespace_of_its_own() {
+    let (_server, mut client) = start();
+    run(&mut client, &doc! { "profile": 2 });
+    run(&mut client, &doc! { "ping": 1 });
+    let found = profiled(&mut client, doc! { "command.ping": 1 });
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].get_str("ns"), Some("admin.$cmd"));
+}
+
+#[test]
 fn level_1_profiles_what_is_slow_and_a_filter_what_it_matches() {
     let (server, mut client) = start();
     run(&mut client, &doc! { "profile": 1, "slowms": 10_000 });
