@@ -181,6 +181,25 @@ make_java() {
         || die "the Java driver cannot be had"
 }
 
+# The programs of the suite `tools` over the drivers and libraries of Go and Java.
+make_go_tools() {
+    command -v go >/dev/null || apt_install golang-go
+    say "go mod download (tools)"
+    (cd "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/tools/go" && GOTOOLCHAIN=local go mod download) \
+        || die "the Go modules of the tools cannot be had"
+}
+
+make_java_tools() {
+    command -v mvn >/dev/null || apt_install maven default-jdk-headless
+    say "mvn dependency:resolve (tools)"
+    mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/tools/java/pom.xml" dependency:resolve \
+        || die "the Java libraries of the tools cannot be had"
+}
+
+npm_install() {
+    npm install --prefix "$DRIVERS_DIR/node" --no-audit --no-fund --no-package-lock --loglevel=error "$@"
+}
+
 # The BSON corpus comes with pymongo's source package; it is unpacked, never committed.
 make_corpus() {
     [[ -n $(compgen -G "$QUARRY_BSON_CORPUS/*.json") ]] && return
@@ -238,6 +257,8 @@ bootstrap_drivers() {
         make_node_tools
         make_go
         make_java
+        make_go_tools
+        make_java_tools
         make_monitoring
         make_packaging
         touch "$stamp"
