@@ -326,6 +326,16 @@ def test_a_duplicate_id_has_the_documented_shape(collection):
     assert details["errmsg"].startswith("E11000 duplicate key error collection: ")
 
 
+def test_the_message_of_a_taken_key_can_be_taken_apart(collection):
+    collection.create_index([("name", 1), ("at", -1), ("n", 1)], unique=True)
+    thing = {"name": "it's x", "at": datetime.datetime(2020, 1, 1), "n": 2.0}
+    collection.insert_one(dict(thing))
+    with pytest.raises(DuplicateKeyError) as raised:
+        collection.insert_one(dict(thing))
+    shown = '{ name: "it\'s x", at: new Date(1577836800000), n: 2.0 }'
+    assert raised.value.details["errmsg"].endswith(f" index: name_1_at_-1_n_1 dup key: {shown}")
+
+
 def test_an_ordered_batch_stops_at_the_first_error(collection):
     with pytest.raises(BulkWriteError) as raised:
         collection.insert_many([{"_id": 1}, {"_id": 1}, {"_id": 2}])

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error_code::ErrorCode;
+use crate::message_text;
 
 /// The result of everything that parses or evaluates the language.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -151,7 +152,7 @@ impl From<quarry_database::Error> for Error {
     fn from(cause: quarry_database::Error) -> Error {
         Error {
             code: ErrorCode(cause.code()),
-            message: cause.to_string(),
+            message: message_text::of(&cause),
             cause: Some(Box::new(Cause::Database(cause))),
         }
     }

@@ -13,6 +13,7 @@ pub mod interrupts;
 mod kind_table;
 pub mod memory;
 pub mod memory_budget;
+pub mod message_text;
 mod metadata;
 mod name_table;
 pub mod normalised;

@@ -442,7 +442,7 @@ fn a_unique_index_is_unique_by_its_collation() {
         refused.message
     );
     assert!(
-        refused.message.contains("dup key: { a: '0x"),
+        refused.message.contains("dup key: { a: \"0x"),
         "{}",
         refused.message
     );

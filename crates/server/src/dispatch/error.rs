@@ -169,8 +169,8 @@ impl From<quarry_database::Error> for CommandError {
             false => error.code(),
         };
         CommandError {
-            code,
-            message: error.to_string(),
+            code: error.code(),
+            message: quarry_query::message_text::of(&error),
             details,
             is_unanswerable,
             ends_command: error.ends_operation(),
