@@ -1,6 +1,7 @@
 //! `explain`: the plan of a command and, if asked, what running it examined and where its time went. Writes are run
 //! without their effect: the documents they would change are found, updated in memory, and counted.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder};
 use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::Phase;
 
-use super::aggregate::{collection_over, head, input, want_metadata};
+use super::aggregate::{aggregate_watched, collection_over, head, input, want_metadata};
 use super::collation::{context_beneath, context_over, statement_context};
 use super::find::{
     index_filter, key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values,
@@ -25,13 +26,16 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, StageFigures};
 use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, PlanContext, Shown, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Missing, Tried, Wanted};
 use crate::query_shape::{QueryParts, short_hash};
 use crate::update::{Beside, Update};
+
+/// The form of what explain prints.
+const EXPLAIN_VERSION: &str = "1";
 
 /// The command to be explained.
 pub enum Explained<'a> {
@@ -233,15 +237,39 @@ fn explain_aggregate(
     if leading.stages == pipeline.stages.len() {
         return read.explain(scope, operation, verbosity, reply);
     }
+    reply.append("explainVersion", EXPLAIN_VERSION);
     let mut stages = reply.array("stages");
     let mut first = stages.document();
     let mut cursor = first.document("$cursor");
-    read.explain(scope, operation, verbosity, &mut cursor)?;
+    read.explain_parts(scope, operation, verbosity, &mut cursor)?;
     cursor.finish();
+    let figures = match verbosity {
+        Verbosity::QueryPlanner => Vec::new(),
+        _ => run_watched(scope, operation, request, context)?,
+    };
     first.finish();
-    pipeline.explain(leading.stages, &mut stages);
+    pipeline.explain_with(leading.stages, &figures, &mut stages);
     stages.finish();
     Ok(())
+}
+
+/// Runs a pipeline to its end for the figures of the stages that its read does not do.
+fn run_watched(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: AggregateRequest<'_>,
+    context: &ExpressionContext,
+) -> Result<Vec<Arc<StageFigures>>> {
+    let request = AggregateRequest {
+        context: Some(context),
+        ..request
+    };
+    let (mut executor, figures) = aggregate_watched(scope, operation, request)?;
+    let mut document = Vec::new();
+    while executor.next(operation, &mut document)? {
+        document.clear();
+    }
+    Ok(figures)
 }
 
 impl<'a> Read<'a> {
@@ -343,6 +371,18 @@ impl<'a> Read<'a> {
         verbosity: Verbosity,
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
+        reply.append("explainVersion", EXPLAIN_VERSION);
+        self.explain_parts(scope, operation, verbosity, reply)
+    }
+
+    /// Appends `queryPlanner` and, if asked, `executionStats`.
+    fn explain_parts(
+        self,
+        scope: Scope<'_>,
+        operation: &Operation,
+        verbosity: Verbosity,
+        reply: &mut DocumentBuilder<'_>,
+    ) -> Result<()> {
         let find = self.find;
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
@@ -369,7 +409,6 @@ impl<'a> Read<'a> {
             projection: find.projection,
             counts,
         };
-        reply.append("explainVersion", "1");
         let mut planner = reply.document("queryPlanner");
         planner.append("namespace", find.namespace.as_str());
         planner.append("parsedQuery", find.filter);

@@ -56,6 +56,7 @@ mod union_with;
 mod unset;
 mod unwind;
 mod unwound_lookup;
+mod watched;
 mod window;
 mod written;
 
@@ -72,6 +73,7 @@ pub use parsed::Pipeline;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};
+pub(crate) use watched::StageFigures;
 pub use written::{
     CollectionWritten, Merge, MergePipeline, Out, ResultWritten, SpecialCodes, WhenMatched,
     WhenNotMatched, WriteTarget,

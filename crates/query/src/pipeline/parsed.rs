@@ -7,6 +7,7 @@ use quarry_bson::{ArrayBuilder, RawDocument};
 use super::execution::{Buffer, Execution, hand_on};
 use super::limit::results_wanted;
 use super::stage::{Input, PartOfFind, Stage};
+use super::watched::{StageFigures, Watched};
 use super::written::ResultWritten;
 use crate::error::Result;
 
@@ -44,6 +45,20 @@ impl Pipeline {
             .enumerate()
             .map(|(index, stage)| Arc::clone(stage).start(&stages[index + 1..]));
         Execution::new(running.collect())
+    }
+
+    /// Like `start_at`, with the stages watched: each has its figures, in their order.
+    pub(crate) fn start_watched_at(&self, first: usize) -> (Execution, Vec<Arc<StageFigures>>) {
+        let stages = self.stages.get(first..).unwrap_or_default();
+        let mut figures = Vec::with_capacity(stages.len());
+        let mut running = Vec::with_capacity(stages.len());
+        for (index, stage) in stages.iter().enumerate() {
+            let started = Arc::clone(stage).start(&stages[index + 1..]);
+            let (watched, its) = Watched::over(started);
+            running.push(watched);
+            figures.push(its);
+        }
+        (Execution::new(running), figures)
     }
 
     /// Begins a run.
@@ -86,21 +101,37 @@ impl Pipeline {
     /// Appends the stages from `first` on, as explain prints them: a `$limit` behind a `$sort` is shown as the sort's own, which it is
     /// when they run.
     pub fn explain(&self, first: usize, out: &mut ArrayBuilder<'_>) {
-        let mut left = self.stages.get(first..).unwrap_or_default().iter();
+        self.explain_with(first, &[], out);
+    }
+
+    /// Like `explain`, with the figures of stages that have run.
+    pub(crate) fn explain_with(
+        &self,
+        first: usize,
+        figures: &[Arc<StageFigures>],
+        out: &mut ArrayBuilder<'_>,
+    ) {
+        let stages = self.stages.get(first..).unwrap_or_default();
         // The bound of the sort that was shown last, until the `$limit` is met that it is from.
         let mut bound_by_sort = None;
-        while let Some(stage) = left.next() {
-            match stage.part_of_find() {
-                PartOfFind::Sort(..) => {
-                    bound_by_sort = results_wanted(left.as_slice());
-                    match bound_by_sort {
-                        Some(wanted) => stage.explain_limited(wanted, &mut out.document()),
-                        None => stage.explain(&mut out.document()),
-                    }
-                }
-                PartOfFind::Limit(_) if bound_by_sort.take().is_some() => {}
-                _ => stage.explain(&mut out.document()),
+        for (index, stage) in stages.iter().enumerate() {
+            if let PartOfFind::Limit(_) = stage.part_of_find()
+                && bound_by_sort.take().is_some()
+            {
+                continue;
             }
+            let mut shown = out.document();
+            if let PartOfFind::Sort(..) = stage.part_of_find() {
+                bound_by_sort = results_wanted(&stages[index + 1..]);
+            }
+            match (stage.part_of_find(), bound_by_sort) {
+                (PartOfFind::Sort(..), Some(wanted)) => stage.explain_limited(wanted, &mut shown),
+                _ => stage.explain(&mut shown),
+            }
+            if let Some(figures) = figures.get(index) {
+                figures.append(&mut shown);
+            }
+            shown.finish();
         }
     }
 }

@@ -68,6 +68,58 @@ fn explained(fixture: &Fixture, stages: &str) -> (String, Vec<String>) {
 }
 
 #[test]
+fn explain_counts_what_each_stage_gives() {
+    let numbered: Vec<Document> = (0..20).map(|n| doc! { "_id": n, "a": (n % 4) }).collect();
+    let fixture = with_documents(&numbered);
+    let pipeline = json(
+        r#"{"p": [{"$match": {"_id": {"$lt": 12}}}, {"$addFields": {"l": [1, 2]}}, {"$unwind": "$l"},
+            {"$group": {"_id": "$a"}}, {"$sort": {"_id": 1}}, {"$limit": 3}, {"$skip": 1}]}"#,
+    );
+    let explained = |verbosity| {
+        let stages = pipeline.as_raw().get_array("p").unwrap();
+        let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+        fixture.explained_with(Explained::Aggregate(request), verbosity)
+    };
+    let returned = |reply: &Document| -> Vec<(String, Option<i64>)> {
+        let stages = reply.as_raw().get_array("stages").unwrap();
+        let shown = stages.iter().skip(1).map(|stage| {
+            let stage = stage.as_document().unwrap();
+            let name = stage.first().unwrap().name().to_string_lossy().into_owned();
+            (name, stage.get_i64("nReturned"))
+        });
+        shown.collect()
+    };
+    let reply = explained(Verbosity::ExecutionStats);
+    let counted = [
+        ("$addFields", 12),
+        ("$unwind", 24),
+        ("$group", 4),
+        ("$sort", 3),
+        ("$skip", 2),
+    ];
+    let counted = counted.map(|(name, count)| (name.to_owned(), Some(count)));
+    assert_eq!(returned(&reply), counted, "{reply}");
+    assert_eq!(reply.get_str("explainVersion"), Some("1"));
+    let planned = explained(Verbosity::QueryPlanner);
+    assert!(
+        returned(&planned).iter().all(|(_, count)| count.is_none()),
+        "{planned}"
+    );
+}
+
+#[test]
+fn a_pipeline_of_very_many_stages_can_be_explained_as_it_runs() {
+    let fixture = with_documents(&[doc! { "_id": 1 }]);
+    let stage = r#"{"$addFields": {"a": {"$add": ["$_id", 1]}}}, {"$unwind": "$a"}"#;
+    let pipeline = json(&format!(r#"{{"p": [{}]}}"#, vec![stage; 500].join(", ")));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    let reply = fixture.explained_with(Explained::Aggregate(request), Verbosity::ExecutionStats);
+    let last = reply.as_raw().get_path("stages.1000.nReturned");
+    assert_eq!(last.and_then(|count| count.as_i64_exact()), Some(1));
+}
+
+#[test]
 fn explain_shows_the_stages_as_they_run() {
     let fixture = with_documents(&[doc! { "_id": 1 }]);
     let lookup =
