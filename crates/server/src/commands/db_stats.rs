@@ -1,4 +1,6 @@
-//! `dbStats`: the sizes of a database, summed over its collections.
+//! `dbStats`: the sizes of a database, summed over its collections, and of the file system that it stands on.
+
+use std::path::Path;
 
 use quarry_bson::DocumentBuilder;
 
@@ -26,18 +28,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .server
         .catalog()
         .db_stats(name, invocation.operation)?;
+    // The catalog counts a view as a collection with its index.
+    let views = views(invocation, name)?;
     // Doubles, as MongoDB scales them.
     let scaled = |bytes: u64| bytes as f64 / scale as f64;
     reply.append("db", name);
     reply.append(
         "collections",
-        i64::try_from(stats.collections).unwrap_or(i64::MAX),
+        signed(stats.collections.saturating_sub(views)),
     );
-    reply.append("views", 0i64);
-    reply.append(
-        "objects",
-        i64::try_from(stats.documents).unwrap_or(i64::MAX),
-    );
+    reply.append("views", signed(views));
+    reply.append("objects", signed(stats.documents));
     let average = if stats.documents == 0 {
         0.0
     } else {
@@ -46,9 +47,40 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     reply.append("avgObjSize", average);
     reply.append("dataSize", scaled(stats.data_bytes));
     reply.append("storageSize", scaled(stats.storage_bytes));
-    reply.append("indexes", i64::try_from(stats.indexes).unwrap_or(i64::MAX));
+    reply.append("indexes", signed(stats.indexes.saturating_sub(views)));
     reply.append("indexSize", scaled(stats.index_bytes));
     reply.append("totalSize", scaled(stats.storage_bytes + stats.index_bytes));
-    reply.append("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
+    reply.append("scaleFactor", signed(scale));
+    if let Some((used, total)) = file_system(&invocation.server.config.data_directory) {
+        reply.append("fsUsedSize", scaled(used));
+        reply.append("fsTotalSize", scaled(total));
+    }
     Ok(())
+}
+
+/// The number of views of a database.
+fn views(invocation: &Invocation<'_>, database: &str) -> Result<u64> {
+    let mut views = 0;
+    let mut behind: Option<String> = None;
+    loop {
+        invocation.operation.check()?;
+        let mut take = |_: &str, is_view: bool| views += u64::from(is_view);
+        let catalog = invocation.server.catalog();
+        behind = catalog.list_names_behind(database, behind.as_deref(), &mut take)?;
+        if behind.is_none() {
+            return Ok(views);
+        }
+    }
+}
+
+/// Bytes used and bytes in all; none where the kernel does not tell.
+fn file_system(directory: &Path) -> Option<(u64, u64)> {
+    let space = rustix::fs::statvfs(directory).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+    let used = space.f_blocks.saturating_sub(space.f_bavail);
+    Some((bytes(used), bytes(space.f_blocks)))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
