@@ -128,6 +128,8 @@ impl Listed {
                 return None;
             }
             Some(Document::build(|entry| {
+                entry.append("type", "op");
+                entry.append("host", self.server.host().as_str());
                 append_connection(connection, running, entry);
                 if running.is_active() {
                     self.append_operation(connection, running, entry);
@@ -177,7 +179,6 @@ fn append_connection(
     running: &CurrentOperation,
     entry: &mut DocumentBuilder<'_>,
 ) {
-    entry.append("type", "op");
     let kind = if connection.is_client() {
         "conn"
     } else {
@@ -200,6 +201,8 @@ fn append_connection(
     }
     entry.append("active", running.is_active());
     entry.append("currentOpTime", DateTime::now().to_string().as_str());
+    entry.append("isFromUserConnection", connection.is_client());
+    entry.append("threaded", true);
 }
 
 fn append_running(
@@ -220,13 +223,29 @@ fn append_running(
     );
     entry.append("op", operation_of(running.command_name));
     entry.append("ns", running.namespace.as_str());
+    entry.append("redacted", false);
     if let Ok(command) = RawDocument::new(&running.command) {
         entry.append("command", command);
+    }
+    if let Some(plan) = running.plan() {
+        entry.append("planSummary", plan.as_str());
     }
     let (keys, documents) = running.examined();
     entry.append("keysExamined", i64::try_from(keys).unwrap_or(i64::MAX));
     entry.append("docsExamined", i64::try_from(documents).unwrap_or(i64::MAX));
     entry.append("killPending", running.is_killed());
+    append_locks(glimpse, entry);
+}
+
+/// Fields in which tools look for who waits. There are no locks of MongoDB's kinds, no yields and no flow control.
+fn append_locks(glimpse: Option<&Glimpse>, entry: &mut DocumentBuilder<'_>) {
+    let waits = glimpse.is_some_and(|glimpse| glimpse.phase == Some(Phase::LockWait));
+    entry.append("numYields", 0);
+    entry.document("locks").finish();
+    entry.append("waitingForLock", waits);
+    entry.document("lockStats").finish();
+    entry.append("waitingForFlowControl", false);
+    entry.document("flowControlStats").finish();
 }
 
 /// The phase that the operation is in now, its times so far, and whom it waited for.

@@ -9,7 +9,7 @@ use quarry_query::memory_budget::BUDGET;
 use quarry_query::spilling::{GROUPS, SORTS};
 use quarry_query::turns::TURNS;
 use quarry_storage::EngineCounters;
-use quarry_timing::{Durations, OperationClass, Use, Uses, Window};
+use quarry_timing::{Durations, OperationClass, Use, Uses, Window, Work};
 
 use super::authenticate::X509;
 use crate::access::credentials::Mechanism;
@@ -21,6 +21,7 @@ use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
 use crate::observe::memory_shares;
+use crate::observe::mongod_sections;
 use crate::observe::server_facts;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
@@ -55,6 +56,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .get(section)
             .is_none_or(|value| value.is_truthy())
     };
+    mongod_sections::append(server, &is_wanted, reply);
     if is_wanted("connections") {
         connections(server, reply);
     }
@@ -295,6 +297,7 @@ fn metrics(server: &Server, reply: &mut DocumentBuilder<'_>) {
         of_kind.finish();
     }
     query.finish();
+    examined(&mut section);
     let mut ttl = section.document("ttl");
     for (name, counter) in [
         ("deletedDocuments", Counter::DocumentsExpired),
@@ -303,6 +306,19 @@ fn metrics(server: &Server, reply: &mut DocumentBuilder<'_>) {
         ttl.append(name, server.counters.get_i64(counter));
     }
     ttl.finish();
+    section.finish();
+}
+
+/// `queryExecutor`: the keys and documents that plans have looked at.
+fn examined(metrics: &mut DocumentBuilder<'_>) {
+    let work = all_work().unwrap_or_default();
+    let mut section = metrics.document("queryExecutor");
+    for (name, counted) in [
+        ("scanned", Work::KeysExamined),
+        ("scannedObjects", Work::DocsExamined),
+    ] {
+        section.append(name, work.get_i64(counted.name()).unwrap_or(0));
+    }
     section.finish();
 }
 

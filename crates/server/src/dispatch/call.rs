@@ -96,9 +96,12 @@ impl Default for Outcome<'_> {
 }
 
 impl Outcome<'_> {
-    /// `database.collection`.
+    /// `database.collection`, or `database.$cmd` of a command that is on no collection.
     pub fn namespace(&self) -> String {
-        format!("{}.{}", self.database, self.collection)
+        match self.collection {
+            "" => format!("{}.$cmd", self.database),
+            collection => format!("{}.{collection}", self.database),
+        }
     }
 
     /// The connection ends without an answer.

@@ -93,6 +93,12 @@ impl CurrentOperation {
             .is_some_and(|operation| operation.is_killed())
     }
 
+    /// The plan of the operation, once it is chosen.
+    pub fn plan(&self) -> Option<String> {
+        let plan = self.operation.as_ref()?.plan.get()?;
+        Some(plan.to_string())
+    }
+
     /// Keys and documents examined so far.
     pub fn examined(&self) -> (u64, u64) {
         self.operation.as_ref().map_or((0, 0), |operation| {

@@ -6,7 +6,8 @@ use quarry_timing::Breakdown;
 
 use crate::dispatch::call::{Call, Outcome};
 use crate::net::connections::{Connection, CurrentOperation};
-use crate::observe::query_shape;
+use crate::observe::plan_shape;
+use crate::server::Server;
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::session::Lsid;
 
@@ -15,6 +16,7 @@ const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
 
 /// A finished operation, for those who write about it.
 pub struct Ended<'a> {
+    pub server: &'a Server,
     pub connection: &'a Connection,
     pub call: &'a Call<'a>,
     pub outcome: &'a Outcome<'a>,
@@ -27,6 +29,7 @@ pub struct Ended<'a> {
 impl<'a> Ended<'a> {
     /// `reply` is the whole message that was sent.
     pub fn new(
+        server: &'a Server,
         connection: &'a Connection,
         call: &'a Call<'a>,
         outcome: &'a Outcome<'a>,
@@ -34,6 +37,7 @@ impl<'a> Ended<'a> {
         breakdown: &'a Breakdown,
     ) -> Ended<'a> {
         Ended {
+            server,
             connection,
             call,
             outcome,
@@ -74,8 +78,9 @@ impl<'a> Ended<'a> {
         self.outcome.operation.as_ref()?.plan.get()
     }
 
-    pub fn shape_hash(&self) -> Option<u64> {
-        query_shape::hash(self.call, self.outcome)
+    /// The shape of the query, as explain prints it.
+    pub fn shape(&self) -> Option<String> {
+        plan_shape::of(self.server, self.call, self.outcome)
     }
 
     pub fn millis(&self) -> u64 {

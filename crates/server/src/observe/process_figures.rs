@@ -10,6 +10,11 @@ use rustix::process::{Resource, getrlimit};
 pub struct ProcessFigures {
     /// Processor time of all threads, in the kernel too.
     pub cpu_seconds: f64,
+    /// The share of it that the kernel took.
+    pub kernel_seconds: f64,
+    /// Pages that were read from the disk when they were touched, and those that were found without.
+    pub page_faults: u64,
+    pub page_reclaims: u64,
     /// Since the epoch.
     pub start_seconds: f64,
     pub threads: u64,
@@ -49,6 +54,9 @@ fn parse(stat: &str, boot: &str, statm: &str) -> Option<ProcessFigures> {
     let mut bytes = || Some(pages.next()?? * page_size() as u64);
     Some(ProcessFigures {
         cpu_seconds: (field(14)? + field(15)?) as f64 / ticks,
+        kernel_seconds: field(15)? as f64 / ticks,
+        page_faults: field(12)?,
+        page_reclaims: field(10)?,
         start_seconds: boot_seconds + field(22)? as f64 / ticks,
         threads: field(20)?,
         virtual_bytes: bytes()?,
@@ -70,6 +78,8 @@ mod tests {
         let ticks = clock_ticks_per_second() as f64;
         assert_eq!(figures.cpu_seconds, 200.0 / ticks);
         assert_eq!(figures.start_seconds, 1_700_000_000.0 + 1_000.0 / ticks);
+        assert_eq!(figures.kernel_seconds, 50.0 / ticks);
+        assert_eq!((figures.page_faults, figures.page_reclaims), (3, 1));
         assert_eq!(figures.threads, 12);
         let page = page_size() as u64;
         assert_eq!(

@@ -40,8 +40,9 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
     }
     document.append("numYield", 0);
     document.append("nreturned", signed(outcome.returned));
-    if let Some(shape) = ended.shape_hash() {
-        document.append("queryHash", format!("{shape:016X}").as_str());
+    if let Some(shape) = ended.shape() {
+        document.append("queryHash", shape.as_str());
+        document.append("planCacheShapeHash", shape.as_str());
     }
     document.document("locks").finish();
     document.append("responseLength", signed(ended.reply_bytes as u64));

@@ -93,7 +93,7 @@ fn asked<'a>(call: &Call<'a>, outcome: &Outcome<'a>) -> Option<Asked<'a>> {
     }
 }
 
-fn first_statement<'a>(call: &Call<'a>, field: &str) -> Option<RawDocument<'a>> {
+pub(super) fn first_statement<'a>(call: &Call<'a>, field: &str) -> Option<RawDocument<'a>> {
     let sequence = call
         .sequences
         .iter()

@@ -36,6 +36,10 @@ pub fn write(ended: &Ended<'_>) {
     if let Some(plan) = ended.plan() {
         line.push(("planSummary", plan.to_string().into()));
     }
+    if let Some(shape) = ended.shape() {
+        line.push(("queryHash", shape.clone().into()));
+        line.push(("planCacheShapeHash", shape.into()));
+    }
     line.push(("keysExamined", outcome.keys_examined.into()));
     line.push(("docsExamined", outcome.docs_examined.into()));
     for (field, name) in WRITTEN {
