@@ -295,3 +295,95 @@ def test_query_stats_are_off_until_somebody_asks(client, collection):
     assert code_of(lambda: collection.database.aggregate([{"$queryStats": {}}])) == 73
     secret = {"transformIdentifiers": {"algorithm": "hmac-sha-256", "hmacKey": b"x" * 32}}
     assert code_of(lambda: client.admin.aggregate([{"$queryStats": secret}])) == 238
+
+
+def test_views_are_counted_apart_and_the_disk_is_measured(collection):
+    database = collection.database
+    collection.insert_one({})
+    database.create_collection("v", viewOn=collection.name, pipeline=[])
+    database.create_collection("w", viewOn="v", pipeline=[])
+    stats = database.command("dbStats")
+    assert (stats["collections"], stats["views"], stats["indexes"]) == (1, 2, 1)
+    assert 0 < stats["fsUsedSize"] <= stats["fsTotalSize"]
+    in_kib = database.command("dbStats", scale=1024)
+    assert in_kib["fsTotalSize"] == stats["fsTotalSize"] / 1024
+
+
+def test_server_status_has_the_sections_that_tools_for_mongod_read(client, collection):
+    before = client.admin.command("serverStatus")
+    collection.insert_many([{"_id": number, "a": number} for number in range(20)])
+    assert len(list(collection.find({"a": {"$gte": 5}}))) == 15
+    assert code_of(lambda: collection.database.command("nosuch")) == 59
+    after = client.admin.command("serverStatus")
+    assert after["asserts"]["user"] >= before["asserts"]["user"] + 1
+    assert set(after["asserts"]) == {"regular", "warning", "msg", "user", "tripwire", "rollovers"}
+    scanned = [status["metrics"]["queryExecutor"]["scannedObjects"] for status in (before, after)]
+    assert scanned[1] >= scanned[0] + 20
+    lock = after["globalLock"]
+    assert lock["totalTime"] > 0 and set(lock["currentQueue"]) == set(lock["activeClients"]) == {"total", "readers", "writers"}
+    # The command itself is at work, and is neither a reader nor a writer.
+    assert lock["activeClients"]["total"] >= 1
+    assert after["extra_info"]["page_faults"] >= 0 and after["extra_info"]["user_time_us"] > 0
+    assert "asserts" not in client.admin.command("serverStatus", asserts=0)
+
+
+def test_a_running_operation_has_the_fields_that_tools_for_mongod_read(client):
+    shown = client.admin.command("currentOp")["inprog"]
+    own = next(entry for entry in shown if "currentOp" in entry["command"])
+    assert own["host"] == client.admin.command("serverStatus")["host"]
+    assert own["isFromUserConnection"] is True and own["waitingForLock"] is False and own["numYields"] == 0
+    assert own["locks"] == own["lockStats"] == own["flowControlStats"] == {}
+
+
+def test_the_log_has_one_verbosity(client):
+    assert client.admin.command({"getParameter": 1, "logComponentVerbosity": 1})["logComponentVerbosity"] == {"verbosity": 0}
+    client.admin.command({"setParameter": 1, "logComponentVerbosity": {"verbosity": 0, "query": {"verbosity": -1}}})
+    with pytest.raises(OperationFailure) as raised:
+        client.admin.command({"setParameter": 1, "logComponentVerbosity": {"query": {"verbosity": 2}}})
+    assert raised.value.code == 72 and "the log has one verbosity" in raised.value.details["errmsg"]
+
+
+def test_a_command_without_a_plan_is_not_explained(database):
+    assert code_of(lambda: database.command("explain", {"insert": "things", "documents": [{}]})) == 20
+    assert code_of(lambda: database.command("explain", {"nosuch": "things"})) == 59
+
+
+def test_a_validated_collection_is_named_by_its_identity(collection):
+    collection.insert_one({})
+    [listed] = collection.database.list_collections()
+    assert collection.database.command("validate", collection.name)["uuid"] == listed["info"]["uuid"]
+
+
+def test_collection_statistics_name_the_server_as_server_status_does(client, collection):
+    collection.insert_one({})
+    [stats] = collection.aggregate([{"$collStats": {"latencyStats": {}}}])
+    assert stats["host"] == client.admin.command("serverStatus")["host"]
+
+
+def test_the_profiler_names_the_shape_that_explain_names(database):
+    things = database["things"]
+    things.insert_many([{"_id": number, "a": number % 3, "b": "x"} for number in range(9)])
+    database.create_collection("french", collation={"locale": "fr"})
+    asked = [
+        ("things", {"find": "things", "filter": {"a": 1}, "sort": {"b": 1}, "projection": {"a": 1}}),
+        ("things", {"count": "things", "query": {"a": {"$gt": 1}}}),
+        ("things", {"aggregate": "things", "pipeline": [{"$match": {"$expr": {"$eq": ["$a", "$$x"]}}}, {"$sort": {"b": 1}},
+                                                        {"$group": {"_id": "$b"}}], "cursor": {}, "let": {"x": 1}}),
+        ("things", {"update": "things", "updates": [{"q": {"a": 5, "b": 1}, "u": {"$set": {"c": 1}}}]}),
+        ("things", {"findAndModify": "things", "query": {"b": "z"}, "sort": {"a": -1}, "remove": True}),
+        ("french", {"find": "french", "filter": {"b": "x"}}),
+    ]
+    database.command("profile", 2)
+    try:
+        for _, command in asked:
+            database.command(command)
+    finally:
+        database.command("profile", 0)
+    for name, command in asked:
+        explained = database.command("explain", command, verbosity="queryPlanner")
+        planner = explained.get("queryPlanner") or explained["stages"][0]["$cursor"]["queryPlanner"]
+        kind = next(iter(command))
+        profiled = database["system.profile"].find_one({"ns": f"{database.name}.{name}", f"command.{kind}": name})
+        assert profiled["queryHash"] == profiled["planCacheShapeHash"] == planner["queryHash"], command
+    # A command that is on no collection.
+    assert database["system.profile"].find_one({"command.profile": 2})["ns"] == f"{database.name}.$cmd"

@@ -130,10 +130,7 @@ pub fn documents(
     };
     let mut document = Document::new();
     document.append("ns", namespace.as_str());
-    document.append(
-        "host",
-        &*rustix::system::uname().nodename().to_string_lossy(),
-    );
+    document.append("host", invocation.server.host().as_str());
     document.append("localTime", DateTime::now());
     for option in options {
         match (option.name().as_bytes(), option.value()) {

@@ -77,12 +77,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let command = EXPLAINED
         .into_iter()
         .find(|command| command.is_called(name));
-    let command = command.ok_or_else(|| {
-        CommandError::new(
-            quarry_query::ErrorCode::COMMAND_NOT_FOUND,
-            format!("Explain failed due to unknown command: {name}"),
-        )
-    })?;
+    let command = command.ok_or_else(|| not_explained(name))?;
     command.check(body)?;
     let context = &writes::context_of(command.parser, body)?;
     let explained = match command.name {
@@ -123,6 +118,21 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .explain(invocation.operation, explained, verbosity, reply)?;
     append_command(invocation, body, reply);
     Ok(())
+}
+
+/// A command that has no plan, or that there is not.
+fn not_explained(name: &str) -> CommandError {
+    let (code, message) = match super::find(name) {
+        Some(command) => (
+            quarry_query::ErrorCode::ILLEGAL_OPERATION,
+            format!("Cannot explain cmd: {}", command.name),
+        ),
+        None => (
+            quarry_query::ErrorCode::COMMAND_NOT_FOUND,
+            format!("Explain failed due to unknown command: {name}"),
+        ),
+    };
+    CommandError::new(code, message)
 }
 
 /// `aggregate` with `explain: true`.

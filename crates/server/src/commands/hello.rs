@@ -7,7 +7,9 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use quarry_bson::{DateTime, Document, DocumentBuilder, ElementType, RawDocument, RawValue};
+use quarry_bson::{
+    DateTime, Document, DocumentBuilder, ElementType, RawDocument, RawValue, extjson,
+};
 use quarry_query::ErrorCode;
 
 use super::{authenticate, sasl_start};
@@ -19,7 +21,7 @@ use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::Fields;
 use crate::dispatch::privilege::Requires;
-use crate::observe::log;
+use crate::observe::log::{self, Attribute};
 use crate::server::Server;
 
 /// Documents of one write command.
@@ -232,8 +234,10 @@ fn remember(invocation: &Invocation<'_>, metadata: RawDocument<'_>) -> Result<()
         let _ = audit.note_metadata(invocation.connection, metadata);
     }
     if !invocation.server.is_quiet() {
-        let client = Document::from_raw(metadata).to_string();
-        log::info("network", "client metadata", &[("client", client.into())]);
+        let client = invocation.connection.peer.to_string();
+        let said = Attribute::Json(extjson::relaxed(metadata));
+        let line = [("client", client.into()), ("doc", said)];
+        log::info("network", "client metadata", &line);
     }
     Ok(())
 }

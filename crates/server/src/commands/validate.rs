@@ -1,7 +1,6 @@
 //! `validate`: checks a collection: every document, and with `full` every index in both directions.
 
-use quarry_bson::DocumentBuilder;
-use quarry_database::Namespace;
+use quarry_bson::{DocumentBuilder, Value};
 use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};
@@ -26,6 +25,8 @@ pub static COMMAND: Command = Command {
     )
 };
 
+const UUID_SUBTYPE: u8 = 4;
+
 const NONCOMPLIANT: &str =
     "Detected one or more documents not compliant with the collection's schema.";
 
@@ -48,6 +49,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         report => report?,
     };
     reply.append("ns", namespace.as_str());
+    if let Some(collection) = invocation.server.catalog().collection(&namespace)? {
+        let uuid = Value::binary(UUID_SUBTYPE, &collection.uuid);
+        reply.append("uuid", uuid.as_raw());
+    }
     reply.append(
         "nInvalidDocuments",
         i64::try_from(report.invalid_documents).unwrap_or(i64::MAX),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Shortcuts;
 use quarry_query::ErrorCode;
 use quarry_query::parameters::Parameter;
@@ -103,7 +103,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -116,6 +116,8 @@ const NAMES: [&str; 25] = [
     "historyStepMillis",
     "honorSystemUmask",
     "localLogicalSessionTimeoutMinutes",
+    "logComponentVerbosity",
+    "logLevel",
     "maxTransactionLockRequestTimeoutMillis",
     "memoryBudgetMB",
     "minSnapshotHistoryWindowInSeconds",
@@ -290,7 +292,8 @@ impl Parameters {
                 return true;
             }
             "historyStepMillis" => reply.append(name, self.history_step_ms as i64),
-            HONOR_SYSTEM_UMASK => reply.append(name, self.honors_system_umask),
+            "logComponentVerbosity" => reply.append(name, verbosity()),
+            "logLevel" => reply.append(name, 0),
             "localLogicalSessionTimeoutMinutes" => reply.append(name, self.session_timeout_minutes),
             "networkMessageCompressors" => reply.append(name, self.compressors.as_str()),
             "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),
@@ -338,6 +341,8 @@ impl Parameters {
             "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
             "connectionParkMillis" => RawValue::Int64(self.connection_park_ms.load(Relaxed)),
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
+            "logComponentVerbosity" => verbosity(),
+            "logLevel" => RawValue::Int32(0),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
             "scramIterationCount" => RawValue::Int64(self.scram_sha256_iterations.load(Relaxed)),
             "scramSHA1IterationCount" => RawValue::Int64(self.scram_sha1_iterations.load(Relaxed)),
@@ -452,6 +457,10 @@ impl Parameters {
                 })?;
                 self.trace_sample_rate.store(share.to_bits(), Relaxed);
             }
+            "logComponentVerbosity" | "logLevel" if asks_for_more(value) => {
+                return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, ONE_VERBOSITY));
+            }
+            "logComponentVerbosity" | "logLevel" => {}
             name if NAMES.contains(&name) => {
                 let message = format!("not allowed to change [{name}] at runtime");
                 return Err(CommandError::new(ErrorCode::ILLEGAL_OPERATION, message));
@@ -467,6 +476,26 @@ impl Parameters {
             },
         }
         Ok(())
+    }
+}
+
+const ONE_VERBOSITY: &str = "the log has one verbosity, which is 0: slowms, the profiler and getOpTiming show what operations do";
+
+/// `{verbosity: 0}`, as BSON.
+const VERBOSITY: &[u8] = b"\x14\0\0\0\x10verbosity\0\0\0\0\0\0";
+
+/// The verbosity of the log and of its components.
+fn verbosity() -> RawValue<'static> {
+    RawDocument::new(VERBOSITY).map_or(RawValue::Null, RawValue::Document)
+}
+
+/// Whether a verbosity, or one of those of components, is above 0. As deep as the document.
+fn asks_for_more(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Document(components) => components
+            .iter()
+            .any(|component| asks_for_more(component.value())),
+        number => number.as_f64_lossy().is_some_and(|number| number > 0.0),
     }
 }
 
