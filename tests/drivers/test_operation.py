@@ -15,6 +15,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
+from certificates import Authority
 from quarry_process import START_SECONDS_MAX, Quarry, binary
 
 DATA_CORRUPTION_DETECTED = 301
@@ -209,6 +210,19 @@ def test_a_changed_parameter_is_logged(tmp_path):
         end(quarry)
 
 
+def test_a_journal_that_is_gone_is_damage_and_refuses_the_start(quarry):
+    quarry.start()
+    with MongoClient(quarry.uri) as client:
+        client.d.c.insert_one({})
+    quarry.kill()
+    for segment in (quarry.directory / "journal").glob("*.segment"):
+        segment.unlink()
+    verified = subprocess.run([binary(), "journal", "verify", "--dbpath", str(quarry.directory)], capture_output=True, text=True)
+    assert verified.returncode == 1 and "no segments, and there is data of the engine `rocksdb`" in verified.stderr
+    with pytest.raises(RuntimeError, match="ended with 100"):
+        quarry.start()
+
+
 OPERATIONS = pathlib.Path(__file__).parents[2] / "docs" / "operations.md"
 
 
@@ -231,7 +245,10 @@ def metrics_of(quarry):
 
 def test_the_manual_has_every_metric(tmp_path):
     archive = ["--journalArchive", str(tmp_path / "archive"), "--otlpEndpoint", "http://127.0.0.1:9"]
-    quarry = Quarry(tmp_path / "data", "rocksdb", ["--adminPort", "0", *archive])
+    # Encryption is offered, and the admin port speaks without it, too.
+    authority = Authority(tmp_path / "authority")
+    encryption = ["--tlsMode", "allowTLS", "--tlsCertificateKeyFile", str(authority.server())]
+    quarry = Quarry(tmp_path / "data", "rocksdb", ["--adminPort", "0", *archive, *encryption])
     quarry.start()
     try:
         with MongoClient(quarry.uri) as client:
@@ -264,6 +281,25 @@ def test_the_manual_has_every_parameter_with_its_default_and_when_it_can_be_chan
             except OperationFailure as refused:
                 assert refused.code == ILLEGAL_OPERATION and changed in ("at the start", "never"), name
     end(quarry)
+
+
+@pytest.mark.parametrize(("expired", "warning"), [(False, "expires soon"), (True, "has expired")])
+def test_a_certificate_that_ends_is_warned_of(tmp_path, expired, warning):
+    authority = Authority(tmp_path / "authority")
+    # It is good for thirty days, or for none any more.
+    certificate = authority.sign("server", "/CN=localhost", "DNS:localhost,IP:127.0.0.1", expired=expired)
+    encryption = ["--tlsMode", "allowTLS", "--tlsCertificateKeyFile", str(certificate)]
+    quarry = Quarry(tmp_path / "data", "memory", encryption)
+    quarry.start()
+    try:
+        warned = logged(quarry, f"the server's certificate {warning}")
+        assert [line["subject"] for line in warned] == ["CN=localhost"]
+        assert (warned[0]["daysLeft"] > 0) is not expired
+        with MongoClient(quarry.uri) as client:
+            shown_to_shells = client.admin.command("getLog", "startupWarnings")["log"]
+        assert any(warning in line for line in shown_to_shells)
+    finally:
+        end(quarry)
 
 
 COMMANDS = [

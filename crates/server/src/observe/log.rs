@@ -235,7 +235,10 @@ impl<'a> Line<'a> {
 fn write(line: Line<'_>, attributes: Attributes<'_, '_>) {
     let json = json_line(line, attributes);
     let Some(log) = LOG.get() else {
-        eprintln!("{json}");
+        // A command that does one thing and ends has no log. It says itself what it did, and what is wrong is seen all the same.
+        if line.severity != Severity::Info {
+            eprintln!("{json}");
+        }
         return;
     };
     let mut state = log.lock();

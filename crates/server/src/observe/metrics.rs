@@ -14,13 +14,16 @@ use quarry_query::ErrorCode;
 use quarry_query::memory_budget::BUDGET;
 use quarry_timing::{Distribution, KindReport, LabelReport, OperationKind, Window};
 
+use crate::access::subject::Subject;
 use crate::commands::build_info::MONGODB_VERSION;
+use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
 use crate::observe::memory_shares;
 use crate::observe::metrics_text::{self, ExemplarLine};
 use crate::observe::process_figures::ProcessFigures;
 use crate::observe::traces;
 use crate::server::Server;
+use crate::threads;
 
 /// Buckets end below these powers of two of microseconds: the last one is about half a minute.
 const POWERS: std::ops::RangeInclusive<u32> = 0..=25;
@@ -93,6 +96,7 @@ impl Collector for Scrape {
         self.storage(&mut encoder)?;
         self.journal(&mut encoder)?;
         self.journal_archive(&mut encoder)?;
+        self.certificate(&mut encoder)?;
         self.build_info(&mut encoder)?;
         process(&mut encoder)?;
         traces(&mut encoder)
@@ -268,6 +272,11 @@ impl Scrape {
                 "quarry_connections_woken",
                 "Times that a parked connection was woken by a request or by its end",
                 server.parking.woken(),
+            ),
+            (
+                "quarry_background_panics",
+                "Panics of threads behind the operations, which were survived",
+                server.database.background_panics() + threads::panics(),
             ),
             (
                 "quarry_memory_refused",
@@ -498,6 +507,20 @@ impl Scrape {
             counter(encoder, name, help, value)?;
         }
         Ok(())
+    }
+
+    /// When the certificate ends that connections are encrypted with, where there is one.
+    fn certificate(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let own = self.server.certificates.as_ref().map(Certificates::own);
+        let Some(own) = own.and_then(|own| Subject::of(&own)) else {
+            return Ok(());
+        };
+        gauge(
+            encoder,
+            "quarry_tls_certificate_expiry_timestamp_seconds",
+            "When the server's certificate expires, in seconds since the epoch",
+            own.expires.as_secs(),
+        )
     }
 
     fn build_info(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
@@ -15,6 +16,7 @@ use quarry_query::turns::TURNS;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::access::subject::Subject;
 use crate::audit::audit_log::AuditLog;
 use crate::audit::made_collections;
 use crate::backup::journal_archive::JournalArchive;
@@ -45,6 +47,9 @@ use crate::server::Server;
 use crate::sessions::reaper;
 use crate::threads;
 use crate::ttl_monitor;
+
+/// mongod's thirty days.
+const EXPIRY_WARNING: Duration = Duration::from_secs(30 * 86_400);
 
 /// How a server that did not fail ended.
 enum Ended {
@@ -261,6 +266,9 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
             "with --mdbx-sync utterly-no-sync a power loss may damage the data beyond repair",
         );
     }
+    if let Some(certificates) = &certificates {
+        warn_of_expiry(certificates);
+    }
     if config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none()) {
         log::startup_warning(
             "network",
@@ -366,6 +374,24 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         true => Ended::Stopped,
         false => Ended::LeftConnections,
     })
+}
+
+/// Warns of a server's certificate that clients will soon refuse, or do already.
+fn warn_of_expiry(certificates: &Certificates) {
+    let Some(own) = Subject::of(&certificates.own()) else {
+        return;
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = own.expires.saturating_sub(now.unwrap_or_default());
+    if left <= EXPIRY_WARNING {
+        let message = match left.is_zero() {
+            true => "the server's certificate has expired",
+            false => "the server's certificate expires soon",
+        };
+        let subject = ("subject", own.name.into());
+        let days = ("daysLeft", (left.as_secs() / 86_400).into());
+        log::startup_warning_about("network", message, &[subject, days]);
+    }
 }
 
 /// Nobody will unlock the files any more, and what waits for that is told.

@@ -6,14 +6,16 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use quarry_journal::inspect::{self, BehindGap, DumpedGroup, Verified};
 use quarry_journal::{Error, Files, GroupFormat, RealFiles, Stamp};
+use quarry_storage::creation::holds_a_store;
 
-use crate::process::config::{EXIT_DATA_DIRECTORY, JournalCommand, JournalPlace};
-use crate::process::encryption;
+use crate::process::config::{EXIT_DATA_DIRECTORY, EngineName, JournalCommand, JournalPlace};
+use crate::process::{encryption, engine};
 
 /// The journal is damaged, or cannot be cut where it was asked for.
 const EXIT_REFUSED: u8 = 1;
@@ -46,7 +48,9 @@ impl From<io::Error> for Failure {
 pub fn run(command: &JournalCommand) -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let done = match command {
-        JournalCommand::Verify { place } => open(place).and_then(|files| verify(&*files, &mut out)),
+        JournalCommand::Verify { place } => {
+            open(place).and_then(|files| verify(&*files, &place.dbpath, &mut out))
+        }
         JournalCommand::Dump {
             place,
             from,
@@ -96,10 +100,14 @@ fn open(place: &JournalPlace) -> Result<Arc<dyn Files>, Failure> {
     Ok(encryption::journal_files(files, key.as_ref()))
 }
 
-fn verify(files: &dyn Files, out: &mut dyn Write) -> Result<(), Failure> {
+fn verify(files: &dyn Files, dbpath: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let verified = inspect::verify(files)?;
     let Some(first) = verified.segments.first() else {
-        return Ok(writeln!(out, "the journal has no segments")?);
+        let of_engine = |engine: &EngineName| holds_a_store(&dbpath.join(engine.as_str()));
+        return match engine::available().find(of_engine) {
+            Some(engine) => Err(missing(engine)),
+            None => Ok(writeln!(out, "the journal has no segments")?),
+        };
     };
     let identity = &first.header.identity;
     writeln!(out, "database {}", uuid(&identity.database))?;
@@ -124,6 +132,17 @@ fn verify(files: &dyn Files, out: &mut dyn Write) -> Result<(), Failure> {
         )?;
     }
     Ok(writeln!(out, "\n{}", summary(&verified))?)
+}
+
+/// The journal of an engine's data is gone as a whole.
+fn missing(engine: EngineName) -> Failure {
+    Failure {
+        line: format!(
+            "the journal has no segments, and there is data of the engine `{}`, which a server does not open without them",
+            engine.as_str()
+        ),
+        code: EXIT_REFUSED,
+    }
 }
 
 fn summary(verified: &Verified) -> String {
