@@ -15,8 +15,10 @@ struct Limit {
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
-    let count = parse_count(specification.value)?;
-    Ok(one(Limit { count }))
+    match parse_count("$limit", 5_107_201, specification.value)? {
+        0 => Err(Error::location(15958, "the limit must be positive")),
+        count => Ok(one(Limit { count })),
+    }
 }
 
 /// The stage of so many documents at most.
@@ -24,29 +26,20 @@ pub(super) fn of(count: u64) -> Arc<dyn Stage> {
     Arc::new(Limit { count })
 }
 
-fn parse_count(value: RawValue<'_>) -> Result<u64> {
-    let count = if value.is_number() {
-        value
-            .as_i64_exact()
-            .and_then(|count| u64::try_from(count).ok())
-    } else {
-        None
-    };
-    match count {
-        Some(0) => Err(Error::location(15958, "the limit must be positive")),
-        Some(count) => Ok(count),
-        None => {
-            let kind = if value.is_number() {
-                "a non-negative number"
-            } else {
-                "a number"
-            };
-            Err(Error::location(
-                5_107_201,
-                format!("invalid argument to $limit stage: Expected {kind} in: $limit: {value}"),
-            ))
-        }
-    }
+/// The number of documents that `$limit` or `$skip` is given; an error has the stage's own code.
+pub(super) fn parse_count(stage: &str, code: i32, value: RawValue<'_>) -> Result<u64> {
+    let is_number = value.is_number();
+    let count = is_number.then(|| value.as_i64_exact()).flatten();
+    let count = count.and_then(|count| u64::try_from(count).ok());
+    count.ok_or_else(|| {
+        let kind = match is_number {
+            true => "a non-negative number",
+            false => "a number",
+        };
+        let text =
+            format!("invalid argument to {stage} stage: Expected {kind} in: {stage}: {value}");
+        Error::location(code, text)
+    })
 }
 
 impl Stage for Limit {

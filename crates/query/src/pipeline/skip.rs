@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{Document, DocumentBuilder, RawValue, doc};
+use quarry_bson::{Document, DocumentBuilder, doc};
 
 use super::execution::{RunningStage, Upstream};
+use super::limit::parse_count;
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 #[derive(Debug)]
 struct Skip {
@@ -15,34 +16,13 @@ struct Skip {
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
-    let count = parse_count(specification.value)?;
+    let count = parse_count("$skip", 5_107_200, specification.value)?;
     Ok(one(Skip { count }))
 }
 
 /// The stage that leaves out so many documents.
 pub(super) fn of(count: u64) -> Arc<dyn Stage> {
     Arc::new(Skip { count })
-}
-
-fn parse_count(value: RawValue<'_>) -> Result<u64> {
-    let count = if value.is_number() {
-        value
-            .as_i64_exact()
-            .and_then(|count| u64::try_from(count).ok())
-    } else {
-        None
-    };
-    count.ok_or_else(|| {
-        let kind = if value.is_number() {
-            "a non-negative number"
-        } else {
-            "a number"
-        };
-        Error::location(
-            5_107_200,
-            format!("invalid argument to $skip stage: Expected {kind} in: $skip: {value}"),
-        )
-    })
 }
 
 /// The specification of a stage that leaves out so many documents.
