@@ -42,7 +42,10 @@ const FILES_MERGED: usize = if cfg!(test) { 3 } else { 32 };
 
 pub(crate) struct Sorter {
     kept: Kept,
+    /// For the rows.
     memory: Charge,
+    /// For the buffers of those that came last, who are copied from there.
+    buffers: Charge,
     sequence: u64,
     /// The bytes that the rows held may take.
     memory_bytes_max: usize,
@@ -96,6 +99,7 @@ impl Sorter {
         Sorter {
             kept: Kept::none(wanted),
             memory: Charge::default(),
+            buffers: Charge::default(),
             sequence: 0,
             memory_bytes_max: kind.memory.bytes(),
             kind,
@@ -149,6 +153,10 @@ impl Sorter {
             }
             Kept::All { runs, filling } => {
                 filling.push(key, payload, sequence)?;
+                let more = filling.buffer_bytes().saturating_sub(self.buffers.bytes());
+                if more > 0 {
+                    self.buffers.grow(more)?;
+                }
                 if filling.is_full() {
                     runs.push(Run::Held(filling.sort()?));
                 }
@@ -172,6 +180,7 @@ impl Sorter {
         let space = self.kind.space(self.disk_use)?;
         let wanted = self.kept.wanted();
         let held = std::mem::replace(&mut self.kept, Kept::none(wanted));
+        self.buffers = Charge::default();
         let mut rows = Sorted::merge(held.into_runs()?, wanted)?;
         let mut writer = RunWriter::create(space)?;
         while let Some(row) = rows.next()? {

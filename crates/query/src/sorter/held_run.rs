@@ -20,9 +20,14 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// A row that takes a block of its own is a run of its own, which is never copied.
 pub(super) const ROW_BYTES_MAX: usize = BLOCK_BYTES;
 
-/// Rows that are sorted at once, and their bytes, about as many as a processor has at hand.
+/// Rows that are sorted at once, and their bytes, about as many as a processor has at hand. With one more row they still fit into
+/// a buffer of a MiB.
 const ROWS: usize = 8192;
-const BYTES: usize = if cfg!(test) { 8 * 1024 } else { 1 << 20 };
+const BYTES: usize = if cfg!(test) {
+    8 * 1024
+} else {
+    (1 << 20) - ROW_BYTES_MAX
+};
 
 const HEAD_BYTES: usize = 16;
 
@@ -60,6 +65,11 @@ impl Filling {
     /// Whether it is time to sort.
     pub fn is_full(&self) -> bool {
         self.places.len() >= ROWS || self.bytes.len() >= BYTES
+    }
+
+    /// The memory of its buffers, which stays when the rows have been copied into a run.
+    pub fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity() + self.places.capacity() * size_of::<Place>()
     }
 
     /// Adds a row.
