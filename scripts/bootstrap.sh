@@ -11,12 +11,15 @@ set -euo pipefail
 readonly OLD_PYMONGO=4.17.0
 # mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), so its version is fixed.
 readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@latest snappy@latest)
+# Tools that use the server. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
+readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
+    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # What the tests of pages, metrics and traces need beside pymongo.
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 # Libraries of Python that build on MongoDB, for the tests of other people's tools.
-readonly PYTHON_TOOLS=(mongoengine beanie motor odmantic umongo django-mongodb-backend 'celery[mongodb]' flask-pymongo flask-session
+readonly PYTHON_TOOLS=(mongoengine beanie motor odmantic umongo django-mongodb-backend celery flask-pymongo flask-session
     apscheduler eve limits pymongoarrow pandas)
 
 say() { printf '    %s\n' "$*"; }
@@ -124,7 +127,7 @@ make_monitoring() {
 node_minimum() {
     local directory=$1 package
     shift
-    for package in "${@%@latest}"; do
+    for package in "${@%@*}"; do
         node -p '(require(process.argv[1]).engines?.node ?? "0").replace(/^[^0-9]*/, "").split(" ")[0]' \
             "$directory/node_modules/$package/package.json" || exit 1
     done | sort -V | tail -n 1
@@ -194,10 +197,6 @@ make_java_tools() {
     say "mvn dependency:resolve (tools)"
     mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/tools/java/pom.xml" dependency:resolve \
         || die "the Java libraries of the tools cannot be had"
-}
-
-npm_install() {
-    npm install --prefix "$DRIVERS_DIR/node" --no-audit --no-fund --no-package-lock --loglevel=error "$@"
 }
 
 # The BSON corpus comes with pymongo's source package; it is unpacked, never committed.

@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mingo mongosh examples logins crash hostile monitoring packages}
+suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mingo mongosh examples logins crash hostile monitoring packages tools}
 scratch=$(mktemp -d)
 server_pid=
 total_passed=0

@@ -84,7 +84,7 @@ def events(updated):
 
 
 def test_java_driver(java, set_of_one, reader):
-    """maps records, retries a transaction that conflicts, resumes a change stream with images, keeps files, writes two collections by one command"""
+    """Maps records, retries a transaction that conflicts, resumes a change stream with images, keeps files, writes two collections by one command."""
     seen = java("tools.DriverTour", set_of_one)
     assert seen["documents"] == {
         "index": "author_1_year_-1",
@@ -120,7 +120,7 @@ def test_java_driver(java, set_of_one, reader):
 
 
 def test_spring_data(java, set_of_one, reader):
-    """creates indexes from annotations, derives queries from names, pages, probes, aggregates, locks by version, runs transactions, hears changes"""
+    """Creates indexes from annotations, derives queries from names, pages, probes, aggregates, locks by version, runs transactions, hears changes."""
     seen = java("tools.spring.SpringTour", set_of_one)
     assert seen["derived"] == {
         "greater": ["Valis", "Ubik"],
@@ -182,7 +182,7 @@ def test_spring_data(java, set_of_one, reader):
 
 
 def test_morphia(java, set_of_one, reader):
-    """maps entities with references and versions, creates their indexes, updates and aggregates them, commits and undoes transactions"""
+    """Maps entities with references and versions, creates their indexes, updates and aggregates them, commits and undoes transactions."""
     seen = java("tools.MorphiaTour", set_of_one)
     assert seen == {
         "well": ["Ada", "Cy"],
@@ -202,7 +202,7 @@ def test_morphia(java, set_of_one, reader):
 
 
 def test_go_driver(go, set_of_one, reader):
-    """maps structs, retries a transaction that conflicts, resumes a change stream with images, keeps files, writes in bulk to one and two collections"""
+    """Maps structs, retries a transaction that conflicts, resumes a change stream with images, keeps files, writes in bulk to one and two collections."""
     seen = said([go, set_of_one])
     assert seen["documents"] == {
         "indexes": ["author_1_year_-1", "title_1"],

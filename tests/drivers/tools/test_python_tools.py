@@ -53,7 +53,7 @@ def set_reader(set_of_one):
 
 
 def test_mongoengine(standalone, reader):
-    """saves documents with references, inheritance, unique fields, points and files, queries and aggregates them, deletes by cascade"""
+    """Saves documents with references, inheritance, unique fields, points and files, queries and aggregates them, deletes by cascade."""
     shop = said("use_mongoengine.py", standalone, "mongoengine")
     assert shop["asked"] == {
         "taken": True,
@@ -97,7 +97,7 @@ def test_mongoengine(standalone, reader):
 
 
 def test_beanie(set_of_one, set_reader):
-    """saves documents with links, indexes, views and revisions, saves their changes alone, writes in bulk and in transactions"""
+    """Saves documents with links, indexes, views and revisions, saves their changes alone, writes in bulk and in transactions."""
     goods = said("use_beanie.py", set_of_one, "beanie")
     assert goods["asked"] == {
         "taken": True,
@@ -132,7 +132,7 @@ def test_beanie(set_of_one, set_reader):
 
 
 def test_motor(set_of_one, set_reader):
-    """inserts in bulk, aggregates, follows a change stream, runs transactions and keeps files in GridFS"""
+    """Inserts in bulk, aggregates, follows a change stream, runs transactions and keeps files in GridFS."""
     answers = said("use_motor.py", set_of_one, "motor")
     assert answers == {
         "bulk": [2, [11000]],
@@ -149,7 +149,7 @@ def test_motor(set_of_one, set_reader):
 
 
 def test_async_pymongo(set_of_one, set_reader):
-    """writes to several collections by one bulkWrite, counts from a hundred tasks, follows changes with what was before them"""
+    """Writes to several collections by one bulkWrite, counts from a hundred tasks, follows changes with what was before them."""
     answers = said("use_async_pymongo.py", set_of_one, "async_pymongo")
     assert answers == {
         "bulk": [2, 1],
@@ -208,7 +208,7 @@ ANNOTATED = {
 
 
 def test_django(django, set_reader):
-    """migrates a project with users and sessions, filters, joins, annotates and aggregates by the ORM, runs transactions"""
+    """Migrates a project with users and sessions, filters, joins, annotates and aggregates by the ORM, runs transactions."""
     django("-m", "django", "makemigrations", "auth", "contenttypes", "--settings", "project.settings")
     applied = django("-m", "django", "migrate", "--settings", "project.settings")
     assert applied.count("OK") == applied.count("Applying") >= 5
@@ -264,7 +264,7 @@ def celery(standalone, reader, tmp_path):
 
 
 def test_celery(celery, reader):
-    """sends tasks through a broker on MongoDB, alone, in chains, groups and chords, and reads their results from its collections"""
+    """Sends tasks through a broker on MongoDB, alone, in chains, groups and chords, and reads their results from its collections."""
     answers = said("use_celery.py", **celery)
     first = answers.pop("id")
     assert answers == {
@@ -288,7 +288,7 @@ def test_celery(celery, reader):
 
 
 def test_odmantic(set_of_one, set_reader):
-    """saves models with references and embedded models, finds them sorted and in pages, commits and aborts transactions"""
+    """Saves models with references and embedded models, finds them sorted and in pages, commits and aborts transactions."""
     stable = said("use_odmantic.py", set_of_one, "odmantic")
     assert stable == {
         "taken": True,
@@ -309,7 +309,7 @@ def test_odmantic(set_of_one, set_reader):
 
 
 def test_umongo(standalone, reader):
-    """saves documents with inheritance, references and unique fields, and writes their changes alone"""
+    """Saves documents with inheritance, references and unique fields, and writes their changes alone."""
     choir = said("use_umongo.py", standalone, "umongo")
     assert choir == {
         "taken": {"name": "Field value must be unique."},
@@ -328,7 +328,7 @@ def test_umongo(standalone, reader):
 
 
 def test_flask_pymongo(standalone, reader):
-    """answers pages out of a collection, and saves and sends files in GridFS, also to one who has them already"""
+    """Answers pages out of a collection, and saves and sends files in GridFS, also to one who has them already."""
     pages = said("use_flask_pymongo.py", standalone, "flask_pymongo")
     assert pages == {
         "first": "Ada",
@@ -342,7 +342,7 @@ def test_flask_pymongo(standalone, reader):
 
 
 def test_flask_session(standalone, reader):
-    """keeps sessions of several browsers in a collection whose entries expire"""
+    """Keeps sessions of several browsers in a collection whose entries expire."""
     baskets = said("use_flask_session.py", standalone, "flask_session")
     assert baskets == {
         "ann": {"basket": ["tea", "salt"]},
@@ -357,7 +357,7 @@ def test_flask_session(standalone, reader):
 
 
 def test_apscheduler(standalone, reader):
-    """stores jobs that one scheduler adds and another one runs, pauses and removes"""
+    """Stores jobs that one scheduler adds and another one runs, pauses and removes."""
     jobs = said("use_apscheduler.py", standalone, "apscheduler")
     assert jobs == {"taken": True, "ran": ["often", "once"], "left": {"nightly": False, "often": True}}
     stored = {job["_id"]: job for job in reader.apscheduler.jobs.find()}
@@ -367,7 +367,7 @@ def test_apscheduler(standalone, reader):
 
 
 def test_pymongoarrow(standalone, reader):
-    """writes a pandas frame and reads it back as a frame, as an Arrow table and as NumPy arrays, also out of an aggregation"""
+    """Writes a pandas frame and reads it back as a frame, as an Arrow table and as NumPy arrays, also out of an aggregation."""
     weather = said("use_pymongoarrow.py", standalone, "pymongoarrow")
     hot = sum(1 for number in range(5000) if number % 40 - 10 + 0.5 > 25)
     assert weather == {
@@ -385,7 +385,7 @@ def test_pymongoarrow(standalone, reader):
 
 
 def test_eve(standalone, reader):
-    """serves collections by REST: filters, sorts, embeds, validates, edits by etag, keeps versions, deletes softly, aggregates"""
+    """Serves collections by REST: filters, sorts, embeds, validates, edits by etag, keeps versions, deletes softly, aggregates."""
     service = said("use_eve.py", standalone, "eve")
     assert service == {
         "made": ["OK", "OK", "OK"],
@@ -412,7 +412,7 @@ def test_eve(standalone, reader):
 
 
 def test_limits(standalone, reader):
-    """counts requests in fixed, moving and sliding windows that expire, each by one update with a pipeline"""
+    """Counts requests in fixed, moving and sliding windows that expire, each by one update with a pipeline."""
     let = [[True, True, True, False, False], True, 0, True]
     assert said("use_limits.py", standalone, "limits") == {
         "healthy": True,

@@ -46,7 +46,7 @@ interface Books extends MongoRepository<Book, String> {
     List<Book> findAllByOrderByScoreDesc(TextCriteria words);
 
     @Query(value = "{'year': {$gte: ?0, $lt: :#{#to}}}", fields = "{'title': 1}", sort = "{'year': 1}")
-    List<Book> between(int from, @Param("to") int to);
+    List<Book> between(@Param("from") int from, @Param("to") int to);
 
     @Query("{'author': ?0}")
     @Update("{'$inc': {'year': ?1}, '$push': {'tags': 'moved'}}")
