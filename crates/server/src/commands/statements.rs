@@ -264,7 +264,7 @@ mod tests {
     /// A findAndModify that sets `n`, with these flags.
     fn setting(id: i32, flags: &[&str]) -> Document {
         let mut command = doc! { "findAndModify": "c", "query": { "_id": id } };
-        command.append("update", &set());
+        command.append("update", set());
         for flag in flags {
             command.append(*flag, true);
         }

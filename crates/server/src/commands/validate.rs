@@ -1,6 +1,7 @@
 //! `validate`: checks a collection: every document, and with `full` every index in both directions.
 
 use quarry_bson::{DocumentBuilder, Value};
+use quarry_database::Namespace;
 use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};

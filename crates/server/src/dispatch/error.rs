@@ -169,7 +169,7 @@ impl From<quarry_database::Error> for CommandError {
             false => error.code(),
         };
         CommandError {
-            code: error.code(),
+            code,
             message: quarry_query::message_text::of(&error),
             details,
             is_unanswerable,

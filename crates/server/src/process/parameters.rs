@@ -103,7 +103,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -292,6 +292,7 @@ impl Parameters {
                 return true;
             }
             "historyStepMillis" => reply.append(name, self.history_step_ms as i64),
+            HONOR_SYSTEM_UMASK => reply.append(name, self.honors_system_umask),
             "logComponentVerbosity" => reply.append(name, verbosity()),
             "logLevel" => reply.append(name, 0),
             "localLogicalSessionTimeoutMinutes" => reply.append(name, self.session_timeout_minutes),
