@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod applied;
 pub mod conformance;
 mod counter_cells;
 pub mod creation;
@@ -26,6 +27,7 @@ mod overlay;
 mod thread_work;
 mod write_batch;
 
+pub use applied::applied_lsn;
 pub use counter_cells::CounterCells;
 pub use descriptors::check_descriptors;
 pub use engine::{BeforeDurable, Cursor, Engine, EngineCounters, Readiness, Reclaimed, Snapshot};

@@ -54,7 +54,7 @@ impl Operation {
     }
 }
 
-/// What is measured beside each other on all sides.
+/// A workload that all sides are measured by.
 #[derive(Clone, Copy)]
 struct Case {
     client: &'static str,

@@ -20,7 +20,7 @@ const BEFORE: usize = 1;
 const AGAIN: usize = 2;
 const SIDES: [&str; 3] = ["now", "before", "before again"];
 
-/// What one case showed at each start.
+/// The ratios of one case, one of each start.
 struct Ratios {
     case: Case,
     /// Natural logarithms of operations a second over those of the earlier build.

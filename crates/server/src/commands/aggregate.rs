@@ -18,6 +18,7 @@ use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::concerns::ReadLevel;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::expression_context::context_of;
 use crate::dispatch::fields::{Fields, any, flag, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, Written, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
@@ -126,7 +127,7 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     if invocation.boolean("explain")? {
-        return super::explain::explain_aggregate(invocation, invocation.body, reply);
+        return super::explained_aggregate::explain_instead(invocation, invocation.body, reply);
     }
     if invocation.get("cursor").is_none() {
         return Err(CommandError::failed_to_parse(
@@ -236,7 +237,7 @@ pub fn with_request<T>(
     {
         return own_views::aggregate(invocation, view, pipeline, answer);
     }
-    let context = writes::context_of(COMMAND.name, body)?;
+    let context = context_of(COMMAND.name, body)?;
     if let Some(disk_use) = body.get("allowDiskUse") {
         context.set_disk_use(disk_use.is_truthy());
     }

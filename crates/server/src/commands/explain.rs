@@ -5,10 +5,11 @@ use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Namespace;
 use quarry_query::exec::{Explained, FindRequest, Verbosity};
 
-use crate::commands::writes;
+use super::explained_aggregate::{self, append_command};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::expression_context::context_of;
 use crate::dispatch::fields::{Fields, text};
 use crate::dispatch::privilege::Requires;
 
@@ -65,7 +66,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     // An aggregate may be over no collection.
     if name == super::aggregate::COMMAND.name {
         super::aggregate::COMMAND.check(body)?;
-        return explain(invocation, body, verbosity, reply);
+        return explained_aggregate::explain(invocation, body, verbosity, reply);
     }
     let collection = first.value().as_str().ok_or_else(|| {
         CommandError::new(
@@ -79,7 +80,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .find(|command| command.is_called(name));
     let command = command.ok_or_else(|| not_explained(name))?;
     command.check(body)?;
-    let context = &writes::context_of(command.parser, body)?;
+    let context = &context_of(command.parser, body)?;
     let explained = match command.name {
         "find" => {
             let mut request = FindRequest::new(&namespace);
@@ -135,33 +136,6 @@ fn not_explained(name: &str) -> CommandError {
     CommandError::new(code, message)
 }
 
-/// `aggregate` with `explain: true`.
-pub fn explain_aggregate(
-    invocation: &mut Invocation<'_>,
-    body: RawDocument<'_>,
-    reply: &mut DocumentBuilder<'_>,
-) -> Result<()> {
-    explain(invocation, body, Verbosity::QueryPlanner, reply)
-}
-
-fn explain(
-    invocation: &mut Invocation<'_>,
-    body: RawDocument<'_>,
-    verbosity: Verbosity,
-    reply: &mut DocumentBuilder<'_>,
-) -> Result<()> {
-    if super::change_stream::specification(body).is_some() {
-        return Err(CommandError::not_supported("explain of a change stream"));
-    }
-    super::aggregate::with_request(invocation, body, |request| {
-        let explained = Explained::Aggregate(request);
-        let data = invocation.server.data();
-        Ok(data.explain(invocation.operation, explained, verbosity, reply)?)
-    })?;
-    append_command(invocation, body, reply);
-    Ok(())
-}
-
 /// Reads the fields of a find and hands its request to `take`: for who explains one that no client has sent.
 pub fn explained_find<T>(
     namespace: &Namespace,
@@ -170,7 +144,7 @@ pub fn explained_find<T>(
 ) -> Result<T> {
     let command = &super::find::COMMAND;
     command.check(body)?;
-    let context = writes::context_of(command.parser, body)?;
+    let context = context_of(command.parser, body)?;
     let mut request = FindRequest::new(namespace);
     super::find::parse(command.arguments(body), &context, &mut request)?;
     take(request)
@@ -185,22 +159,6 @@ fn only_statement<'a>(body: RawDocument<'a>, field: &str) -> Result<RawDocument<
             "explained write batches must be of size 1",
         )),
     }
-}
-
-fn append_command(
-    invocation: &Invocation<'_>,
-    body: RawDocument<'_>,
-    reply: &mut DocumentBuilder<'_>,
-) {
-    reply.append("command", body);
-    let mut info = reply.document("serverInfo");
-    info.append(
-        "host",
-        &*rustix::system::uname().nodename().to_string_lossy(),
-    );
-    info.append("port", i32::from(invocation.server.port()));
-    info.append("version", super::build_info::MONGODB_VERSION);
-    info.finish();
 }
 
 #[cfg(test)]

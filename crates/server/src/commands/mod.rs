@@ -42,6 +42,7 @@ mod drop_role;
 mod drop_user;
 mod end_sessions;
 mod explain;
+mod explained_aggregate;
 mod find;
 mod find_and_modify;
 mod first_batch;

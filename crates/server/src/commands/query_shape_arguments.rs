@@ -5,9 +5,9 @@ use quarry_database::Namespace;
 use quarry_query::exec::FindRequest;
 use quarry_query::expression::ExpressionContext;
 
-use super::writes::context_of;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::expression_context::context_of;
 
 /// The query that the command names, if it names one. Fails for parts of one without `query`.
 pub fn named_query<'i>(invocation: &Invocation<'i>) -> Result<Option<RawDocument<'i>>> {

@@ -1,8 +1,6 @@
 //! The parts that write commands share: the bound on a batch, the level that a write is acknowledged at, and the loop
 //! over statements.
 
-use quarry_bson::RawDocument;
-use quarry_database::{Collation, parse_collation};
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 use quarry_query::expression::ExpressionContext;
@@ -10,10 +8,10 @@ use quarry_query::expression::ExpressionContext;
 use crate::commands::WRITE_BATCH_DOCUMENTS_MAX;
 use crate::commands::write_errors::WriteErrors;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::error_labels::is_transient;
+use crate::dispatch::expression_context::bound;
 
 pub fn check_batch(statements: usize) -> Result<()> {
     if (1..=WRITE_BATCH_DOCUMENTS_MAX).contains(&statements) {
@@ -108,29 +106,7 @@ pub fn settle(invocation: &Invocation<'_>, level: Level, statements: usize) -> R
 /// Makes the context that all expressions of the command share: its `let`, and the moment that `$$NOW` is.
 pub fn context(invocation: &Invocation<'_>) -> Result<ExpressionContext> {
     let generic = &invocation.generic;
-    bind(generic.variables, generic.collation.clone())
-}
-
-/// Like `context`, for a command that is explained, whose name is given.
-pub fn context_of(name: &'static str, explained: RawDocument<'_>) -> Result<ExpressionContext> {
-    let variables = explained.get_element("let");
-    let variables = variables.map(|variables| Argument::new(name, variables));
-    let variables = variables.map_or(Ok(None), |variables| variables.document_or_null())?;
-    let collation = explained.get_document("collation");
-    let collation = collation.map_or(Ok(None), parse_collation)?;
-    bind(variables, collation)
-}
-
-fn bind(
-    variables: Option<RawDocument<'_>>,
-    collation: Option<Collation>,
-) -> Result<ExpressionContext> {
-    let mut context = ExpressionContext::default();
-    context.set_collation(collation);
-    if let Some(variables) = variables {
-        context.bind_let(variables)?;
-    }
-    Ok(context)
+    bound(generic.variables, generic.collation.clone())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod concerns;
 pub mod dispatcher;
 pub mod error;
 pub mod error_labels;
+pub mod expression_context;
 pub mod fail_points;
 pub mod fields;
 pub mod privilege;

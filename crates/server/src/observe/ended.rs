@@ -4,10 +4,10 @@ use quarry_bson::RawDocument;
 use quarry_database::PlanSummary;
 use quarry_timing::Breakdown;
 
+use crate::catalog::Catalog;
 use crate::dispatch::call::{Call, Outcome};
 use crate::net::connections::{Connection, CurrentOperation};
 use crate::observe::plan_shape;
-use crate::server::Server;
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::session::Lsid;
 
@@ -16,7 +16,7 @@ const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
 
 /// A finished operation, for those who write about it.
 pub struct Ended<'a> {
-    pub server: &'a Server,
+    catalog: &'a dyn Catalog,
     pub connection: &'a Connection,
     pub call: &'a Call<'a>,
     pub outcome: &'a Outcome<'a>,
@@ -29,7 +29,7 @@ pub struct Ended<'a> {
 impl<'a> Ended<'a> {
     /// `reply` is the whole message that was sent.
     pub fn new(
-        server: &'a Server,
+        catalog: &'a dyn Catalog,
         connection: &'a Connection,
         call: &'a Call<'a>,
         outcome: &'a Outcome<'a>,
@@ -37,7 +37,7 @@ impl<'a> Ended<'a> {
         breakdown: &'a Breakdown,
     ) -> Ended<'a> {
         Ended {
-            server,
+            catalog,
             connection,
             call,
             outcome,
@@ -80,7 +80,7 @@ impl<'a> Ended<'a> {
 
     /// The shape of the query, as explain prints it.
     pub fn shape(&self) -> Option<String> {
-        plan_shape::of(self.server, self.call, self.outcome)
+        plan_shape::of(self.catalog, self.call, self.outcome)
     }
 
     pub fn millis(&self) -> u64 {

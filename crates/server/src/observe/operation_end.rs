@@ -65,7 +65,14 @@ fn settle_noted(
         ..*call
     });
     let call = shown.as_ref().unwrap_or(call);
-    let ended = Ended::new(server, connection, call, outcome, reply, &breakdown);
+    let ended = Ended::new(
+        server.catalog(),
+        connection,
+        call,
+        outcome,
+        reply,
+        &breakdown,
+    );
     if let Some(tracer) = traces::tracer() {
         tracer.note(server, &ended, is_slow);
     }

@@ -9,25 +9,30 @@ use quarry_query::pipeline::Pipeline;
 use quarry_query::query_shape::QueryParts;
 use quarry_timing::OperationKind;
 
-use crate::commands::writes::context_of;
+use crate::catalog::Catalog;
 use crate::dispatch::call::{Call, Outcome};
+use crate::dispatch::expression_context::context_of;
 use crate::observe::query_shape::first_statement;
-use crate::server::Server;
 
 /// The shape in eight digits; none for what is no query, does not parse, or reads a view.
-pub fn of(server: &Server, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<String> {
+pub fn of(catalog: &dyn Catalog, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<String> {
     let asked = outcome.asked;
     let filter = asked.filter.unwrap_or(RawDocument::EMPTY);
     match outcome.kind {
         OperationKind::Find => {
             let projection = call.body.get_document("projection");
-            shape(server, call.body, outcome, (filter, asked.sort, projection))
+            shape(
+                catalog,
+                call.body,
+                outcome,
+                (filter, asked.sort, projection),
+            )
         }
         OperationKind::FindAndModify => {
-            shape(server, call.body, outcome, (filter, asked.sort, None))
+            shape(catalog, call.body, outcome, (filter, asked.sort, None))
         }
         OperationKind::Count | OperationKind::Distinct => {
-            shape(server, call.body, outcome, (filter, None, None))
+            shape(catalog, call.body, outcome, (filter, None, None))
         }
         OperationKind::Update | OperationKind::Delete => {
             let statements = match outcome.kind {
@@ -40,10 +45,10 @@ pub fn of(server: &Server, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<Str
                 statement.get_document("sort"),
                 None,
             );
-            shape(server, statement, outcome, parts)
+            shape(catalog, statement, outcome, parts)
         }
         OperationKind::Aggregate => {
-            let context = context(server, call.body, outcome)?;
+            let context = context(catalog, call.body, outcome)?;
             let pipeline = Pipeline::parse(asked.pipeline?, &context).ok()?;
             let leading = pipeline.leading();
             let filter = leading.filter.unwrap_or(RawDocument::EMPTY);
@@ -61,12 +66,12 @@ type Parts<'a> = (
 );
 
 fn shape(
-    server: &Server,
+    catalog: &dyn Catalog,
     statement: RawDocument<'_>,
     outcome: &Outcome<'_>,
     parts: Parts<'_>,
 ) -> Option<String> {
-    text(parts, &context(server, statement, outcome)?)
+    text(parts, &context(catalog, statement, outcome)?)
 }
 
 fn text((filter, sort, projection): Parts<'_>, context: &ExpressionContext) -> Option<String> {
@@ -81,13 +86,13 @@ fn text((filter, sort, projection): Parts<'_>, context: &ExpressionContext) -> O
 
 /// The context of a statement, which compares strings as it says or as its collection says.
 fn context(
-    server: &Server,
+    catalog: &dyn Catalog,
     statement: RawDocument<'_>,
     outcome: &Outcome<'_>,
 ) -> Option<ExpressionContext> {
     let own = context_of("", statement).ok()?;
     let namespace = Namespace::new(outcome.database, outcome.collection).ok()?;
-    match server.catalog().collection(&namespace).ok()? {
+    match catalog.collection(&namespace).ok()? {
         Some(collection) if collection.view.is_some() => None,
         Some(collection) if !own.has_collation() && !collection.collation.is_simple() => {
             Some(own.with_collation(collection.collation.clone()))

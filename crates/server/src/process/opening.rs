@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quarry_database::Database;
-use quarry_storage::{APPLIED_LSN_KEY, Engine};
+use quarry_storage::{Engine, applied_lsn};
 
 use crate::observe::log;
 
@@ -43,7 +43,8 @@ impl Opening {
 
     /// The engine is open; the journal follows.
     pub fn engine_is_open(&self, engine: &Arc<dyn Engine>) {
-        let had = applied(engine.as_ref());
+        // Whoever opens the database meets an error, too, and says so.
+        let had = applied_lsn(engine.as_ref()).unwrap_or(0);
         let _ = self.engine.set((Arc::clone(engine), had));
     }
 
@@ -81,7 +82,7 @@ fn tell_until(is_ended: &Receiver<()>, begun: Instant, engine: &OnceLock<(Arc<dy
         match engine.get() {
             None => log::info("storage", "the engine is being opened", &[elapsed]),
             Some((engine, had)) => {
-                let now = applied(engine.as_ref());
+                let now = applied_lsn(engine.as_ref()).unwrap_or(*had);
                 log::info(
                     "storage",
                     "the journal is being replayed",
@@ -92,19 +93,6 @@ fn tell_until(is_ended: &Receiver<()>, begun: Instant, engine: &OnceLock<(Arc<dy
                 );
             }
         }
-    }
-}
-
-/// The last record of the journal that the engine has; 0 where it has none, or cannot say.
-fn applied(engine: &dyn Engine) -> u64 {
-    let mut lsn = 0;
-    let found = engine.get(APPLIED_LSN_KEY, &mut |value| {
-        lsn = value.try_into().map_or(0, u64::from_le_bytes);
-    });
-    match found {
-        Ok(_) => lsn,
-        // Whoever opens the database meets it, too, and says so.
-        Err(_) => 0,
     }
 }
 
