@@ -8,6 +8,8 @@ set -euo pipefail
 : "${DRIVERS_DIR:=$CARGO_TARGET_DIR/drivers}"
 : "${QUARRY_BSON_CORPUS:=$CARGO_TARGET_DIR/bson_corpus}"
 
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly ROOT
 readonly OLD_PYMONGO=4.17.0
 # mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), so its version is fixed.
 readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@latest snappy@latest)
@@ -168,35 +170,24 @@ make_node() { make_npm "$DRIVERS_DIR/node" "$DRIVERS_DIR/node-path" "${NODE_PACK
 
 make_node_tools() { make_npm "$DRIVERS_DIR/tools/node" "$DRIVERS_DIR/tools/node-path" "${NODE_TOOLS[@]}"; }
 
-# The example and the logins in Go need their driver's modules, and no other Go than the machine's.
+# Programs in Go need the modules of their drivers, and no other Go than the machine's.
 make_go() {
     command -v go >/dev/null || apt_install golang-go
-    say "go mod download ($(go env GOVERSION))"
-    (cd "$(dirname "${BASH_SOURCE[0]}")/../examples/go" && GOTOOLCHAIN=local go mod download) \
-        || die "the Go modules of examples/go cannot be had"
+    local program
+    for program in examples/go tests/drivers/tools/go; do
+        say "go mod download ($program, $(go env GOVERSION))"
+        (cd "$ROOT/$program" && GOTOOLCHAIN=local go mod download) || die "the Go modules of $program cannot be had"
+    done
 }
 
-# The logins of the Java driver are compiled by Maven, which fetches the driver itself.
+# Programs in Java are compiled by Maven, which fetches the drivers itself.
 make_java() {
     command -v mvn >/dev/null || apt_install maven default-jdk-headless
-    say "mvn dependency:resolve (logins)"
-    mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/logins/java/pom.xml" dependency:resolve \
-        || die "the Java driver cannot be had"
-}
-
-# The programs of the suite `tools` over the drivers and libraries of Go and Java.
-make_go_tools() {
-    command -v go >/dev/null || apt_install golang-go
-    say "go mod download (tools)"
-    (cd "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/tools/go" && GOTOOLCHAIN=local go mod download) \
-        || die "the Go modules of the tools cannot be had"
-}
-
-make_java_tools() {
-    command -v mvn >/dev/null || apt_install maven default-jdk-headless
-    say "mvn dependency:resolve (tools)"
-    mvn -q -B -f "$(dirname "${BASH_SOURCE[0]}")/../tests/drivers/tools/java/pom.xml" dependency:resolve \
-        || die "the Java libraries of the tools cannot be had"
+    local program
+    for program in tests/drivers/logins/java tests/drivers/tools/java; do
+        say "mvn dependency:resolve ($program)"
+        mvn -q -B -f "$ROOT/$program/pom.xml" dependency:resolve || die "the Java libraries of $program cannot be had"
+    done
 }
 
 # The BSON corpus comes with pymongo's source package; it is unpacked, never committed.
@@ -256,8 +247,6 @@ bootstrap_drivers() {
         make_node_tools
         make_go
         make_java
-        make_go_tools
-        make_java_tools
         make_monitoring
         make_packaging
         touch "$stamp"
@@ -271,7 +260,12 @@ case "${1:-}" in
     lint) bootstrap_lint ;;
     drivers) bootstrap_drivers ;;
     pymongo-suite) make_pymongo_suite ;;
-    tools) make_node_tools ;;
+    tools)
+        make_python_tools
+        make_node_tools
+        make_go
+        make_java
+        ;;
     analytic) make_analytic ;;
     package) make_packaging ;;
     package-test)
