@@ -314,9 +314,9 @@ impl Journal {
             return Ok(0);
         };
         let lsn = lsn.min(self.last_lsn());
-        local
-            .segments
-            .free_through(lsn, self.pipeline.clock.now_unix_ms())
+        let durable_lsn = local.syncer.durable_lsn();
+        let now_unix_ms = self.pipeline.clock.now_unix_ms();
+        local.segments.free_through(lsn, durable_lsn, now_unix_ms)
     }
 
     /// Keeps what comes after `lsn`, which the engine holds durably, until the pin is dropped: whatever the engine makes durable
@@ -445,10 +445,9 @@ impl Journal {
         let Some(local) = &self.local else {
             return Ok(0);
         };
-        match local
-            .segments
-            .has_outlived(self.pipeline.clock.now_unix_ms())
-        {
+        let durable_lsn = local.syncer.durable_lsn();
+        let now_unix_ms = self.pipeline.clock.now_unix_ms();
+        match local.segments.has_outlived(durable_lsn, now_unix_ms) {
             true => self.checkpointed(checkpointed_lsn),
             false => Ok(0),
         }
@@ -457,8 +456,10 @@ impl Journal {
     /// Frees the oldest segment that is kept for the window alone, because something else needs its space more. Returns the
     /// bytes freed; 0 where there is none.
     pub fn free_oldest_of_window(&self) -> Result<u64> {
-        let segments = self.local.as_ref().map(|local| &local.segments);
-        segments.map_or(Ok(0), |segments| segments.free_oldest())
+        let Some(local) = &self.local else {
+            return Ok(0);
+        };
+        local.segments.free_oldest(local.syncer.durable_lsn())
     }
 
     /// How much is kept that no checkpoint needs, and how much may be.

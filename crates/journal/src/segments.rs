@@ -75,6 +75,8 @@ struct Table {
     spare: Vec<String>,
     next_sequence: u64,
     checkpointed_lsn: u64,
+    /// Everything up to here is durable, as far as those say who free segments.
+    durable_lsn: u64,
     /// Segments that end at one of these LSNs or behind it stay, once for each copy that is being made.
     pinned: Vec<u64>,
     /// The segments that stay for an archive, where one is kept.
@@ -108,7 +110,15 @@ impl Table {
         let before_pins = self.pinned.iter().map(|pinned| pinned.saturating_sub(1));
         let lsn = before_pins.fold(lsn, u64::min);
         // Segments without groups end where the next one begins.
-        oldest.last_lsn.load(Ordering::Acquire) <= lsn && says_where_it_begins(next)
+        oldest.last_lsn.load(Ordering::Acquire) <= lsn && self.says_where_it_begins(next)
+    }
+
+    /// Whether a start that finds this segment first knows the place in the history that the journal has come to, whatever a power
+    /// loss has taken. A segment that continues an incarnation says so by its first group: there is none where its first write met
+    /// a full disk, and one that is not durable may be gone while the first one of the segment behind it is there.
+    fn says_where_it_begins(&self, segment: &Segment) -> bool {
+        let first_lsn = segment.first_lsn.load(Ordering::Acquire);
+        segment.header.begins_incarnation() || first_lsn != 0 && first_lsn <= self.durable_lsn
     }
 
     /// Whether the segment stays because the archive does not have it yet.
@@ -162,6 +172,7 @@ impl Segments {
             spare,
             next_sequence,
             checkpointed_lsn: 0,
+            durable_lsn: 0,
             pinned: Vec::new(),
             hold: options.archive_hold_bytes.map(|bytes_max| ArchiveHold {
                 bytes_max,
@@ -335,11 +346,14 @@ impl Segments {
         Ok(())
     }
 
-    /// Frees segments that hold nothing above `lsn` and lie outside the retention window.
-    /// Returns the bytes freed.
-    pub fn free_through(&self, lsn: u64, now_unix_ms: u64) -> Result<u64> {
+    /// Frees segments that hold nothing above `lsn` and lie outside the retention window, where all up to `durable_lsn` is
+    /// durable. Returns the bytes freed.
+    pub fn free_through(&self, lsn: u64, durable_lsn: u64, now_unix_ms: u64) -> Result<u64> {
         let _making = self.making.lock();
-        self.table.lock().checkpointed_lsn = lsn;
+        {
+            let mut table = self.table.lock();
+            (table.checkpointed_lsn, table.durable_lsn) = (lsn, durable_lsn);
+        }
         let mut freed = 0;
         while let Some(segment) = self.next_to_free(lsn, now_unix_ms) {
             freed += self.free_leaving(&segment)?;
@@ -423,10 +437,11 @@ impl Segments {
     }
 
     /// Frees the oldest segment that is kept for the window or for the archive alone. Returns the bytes freed.
-    pub fn free_oldest(&self) -> Result<u64> {
+    pub fn free_oldest(&self, durable_lsn: u64) -> Result<u64> {
         let _making = self.making.lock();
         let oldest = {
             let mut table = self.table.lock();
+            table.durable_lsn = durable_lsn;
             let lsn = table.checkpointed_lsn;
             if table.leaving.is_none() && table.holds_unneeded_but_for_archive(lsn) {
                 let oldest = table.live.remove(0);
@@ -564,8 +579,9 @@ impl Segments {
     }
 
     /// Whether the oldest segment was kept for the window alone, and is outside of it by now.
-    pub fn has_outlived(&self, now_unix_ms: u64) -> bool {
-        let table = self.table.lock();
+    pub fn has_outlived(&self, durable_lsn: u64, now_unix_ms: u64) -> bool {
+        let mut table = self.table.lock();
+        table.durable_lsn = durable_lsn;
         table.holds_unneeded(table.checkpointed_lsn) && !self.is_in_window(&table, now_unix_ms)
     }
 
@@ -586,12 +602,6 @@ impl Segments {
         let segments = table.live.iter().chain(&table.leaving);
         segments.map(|segment| segment.bytes).sum()
     }
-}
-
-/// Whether a start that finds this segment first knows the place in the history that the journal has come to. A segment that
-/// continues an incarnation and has no group yet, because its first write met a full disk, does not say.
-fn says_where_it_begins(segment: &Segment) -> bool {
-    segment.header.begins_incarnation() || segment.first_lsn.load(Ordering::Acquire) != 0
 }
 
 /// Freed files of the right length are kept; what is left of unfinished ones goes.

@@ -87,10 +87,12 @@ fn what_is_pinned_is_freed_after_the_pin() {
     };
     write(1);
     let (pin, later) = (journal.pin(100), journal.pin(150));
+    journal.sync().unwrap();
     journal.checkpointed(200).unwrap();
     let kept = journal.first_lsn();
     assert!((2..=100).contains(&kept), "records from {kept} on are kept");
     drop(pin);
+    journal.sync().unwrap();
     journal.checkpointed(200).unwrap();
     let kept = journal.first_lsn();
     assert!(
@@ -102,6 +104,7 @@ fn what_is_pinned_is_freed_after_the_pin() {
     check_copy(&copy, 150, 200);
     drop(later);
     write(201);
+    journal.sync().unwrap();
     journal.checkpointed(400).unwrap();
     assert!(journal.first_lsn() > 200, "nothing is pinned any more");
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use owner::{Owner, Record};
 use quarry_journal::files::simulated::Crash;
 use quarry_journal::inspect::{self, BehindGap};
-use quarry_journal::{Error, Files, Level, SimulatedFiles};
+use quarry_journal::{Error, Files, Journal, Level, SimulatedFiles};
 
 fn journal_of(records: u32) -> (SimulatedFiles, Vec<Record>) {
     let files = SimulatedFiles::new();
@@ -237,20 +237,58 @@ fn arbitrary_damage_yields_a_prefix_or_an_error() {
     }
 }
 
-/// A checkpoint has freed all segments but the last one, whose groups were then lost unsynced. It does not say where it begins;
-/// the next life does.
-#[test]
-fn a_first_segment_that_lost_all_its_groups_is_no_damage() {
-    let files = SimulatedFiles::new();
-    let journal = Owner::new().open(&files, 0).unwrap();
+/// Writes until a group that is not durable stands in the second segment, and all of the first is durable. Returns its last LSN.
+fn fill_first_segment(files: &SimulatedFiles, journal: &Journal) -> u64 {
     let mut durable_lsn = 0;
     while files.content("0000000002.segment").is_none() {
         durable_lsn = journal.sync().unwrap();
         journal.submit(&[7; 500]).unwrap();
     }
+    durable_lsn
+}
+
+/// A power loss may take all of the segment that the journal goes on in, and leave the first group of the one behind it.
+#[test]
+fn a_segment_stays_until_the_next_one_durably_says_where_it_begins() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    let durable_lsn = fill_first_segment(&files, &journal);
+    assert_eq!(journal.checkpointed(durable_lsn), Ok(0));
+    assert_eq!(journal.free_outlived(durable_lsn), Ok(0));
+    while files.content("0000000003.segment").is_none() {
+        journal.submit(&[7; 500]).unwrap();
+    }
+    let written = journal.submit(&[7; 500]).unwrap().lsn;
+    assert_eq!(journal.checkpointed(durable_lsn), Ok(0));
+    let fallen = files.crash(Crash::Kill, 0);
+    let second = "0000000002.segment";
+    let mut content = fallen.content(second).unwrap();
+    content[4096..].fill(0);
+    fallen.replace(second, content);
+    // An engine that has all that is durable, and one that is older.
+    for applied_lsn in [durable_lsn, durable_lsn - 1] {
+        let again = Owner::new();
+        let files = fallen.crash(Crash::Kill, 0);
+        let journal = again.open(&files, applied_lsn).unwrap();
+        assert_eq!(journal.last_lsn(), durable_lsn);
+        assert_eq!(again.records().len() as u64, durable_lsn - applied_lsn);
+    }
+    journal.sync().unwrap();
     assert!(journal.checkpointed(durable_lsn).unwrap() > 0);
+    assert_eq!(journal.last_lsn(), written);
+}
+
+/// A checkpoint of an earlier version has freed all segments but the last one, whose groups were then lost unsynced. It does not say where it begins;
+/// the next life does.
+#[test]
+fn a_first_segment_that_lost_all_its_groups_is_no_damage() {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    let durable_lsn = fill_first_segment(&files, &journal);
     let files = files.crash(Crash::Drop, 0);
     drop(journal);
+    files.remove("0000000001.segment").unwrap();
     let journal = Owner::new().open(&files, durable_lsn).unwrap();
     assert_eq!(journal.submit(b"next").unwrap().lsn, durable_lsn + 1);
     drop(journal);

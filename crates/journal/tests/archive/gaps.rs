@@ -49,6 +49,7 @@ fn with_gap(segments: u64) -> WithGap {
             _ => {}
         }
         if lsn > GAP_BEGINS_BEHIND {
+            journal.sync().unwrap();
             journal.checkpointed(lsn).unwrap();
         }
     }

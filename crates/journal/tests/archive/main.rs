@@ -303,6 +303,7 @@ fn what_waits_is_bounded_and_a_gap_is_named() {
     journal.archive(&mut archive, true).unwrap();
     // A full segment waits, and stays.
     write_up_to(&journal, 1, 150);
+    journal.sync().unwrap();
     journal.checkpointed(150).unwrap();
     let waiting = journal.waiting_for_archive().unwrap();
     assert!(waiting.bytes > 0 && waiting.given_up == 0);
@@ -311,6 +312,7 @@ fn what_waits_is_bounded_and_a_gap_is_named() {
     // Too many do.
     write_up_to(&journal, 1, 600);
     assert!(journal.trouble().unwrap().contains("gap"));
+    journal.sync().unwrap();
     journal.checkpointed(600).unwrap();
     let waiting = journal.waiting_for_archive().unwrap();
     assert!(

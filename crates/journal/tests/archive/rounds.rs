@@ -23,6 +23,7 @@ fn what_waits_is_bounded_before_the_archive_is_looked_into() {
         None,
         "nobody knows yet what the archive has"
     );
+    journal.sync().unwrap();
     journal.checkpointed(400).unwrap();
     let waiting = journal.waiting_for_archive().unwrap();
     assert!(
