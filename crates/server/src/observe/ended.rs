@@ -52,10 +52,7 @@ impl<'a> Ended<'a> {
 
     /// `database.collection`, or `database.$cmd` where a command names no collection.
     pub fn namespace(&self) -> String {
-        match self.outcome.collection {
-            "" => format!("{}.$cmd", self.outcome.database),
-            _ => self.outcome.namespace(),
-        }
+        self.outcome.namespace()
     }
 
     /// The session that the operation ran in, as it is shown, and the transaction or retryable write that it was part of.
