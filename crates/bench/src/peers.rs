@@ -74,6 +74,12 @@ impl Peers {
         Ok(all)
     }
 
+    /// The servers that were started, by the names of their sides.
+    pub fn started(&self) -> impl Iterator<Item = (&Peer, &Server)> {
+        // The canned server stands first and is no process.
+        self.peers.iter().skip(1).zip(&self.servers)
+    }
+
     fn with_canned() -> io::Result<Peers> {
         let canned = Peer {
             name: CANNED.into(),

@@ -10,6 +10,9 @@ use std::{fs, thread};
 /// How long a start may take before the bench gives up.
 const START_MAX: Duration = Duration::from_secs(30);
 
+/// The unit of `/proc/<pid>/stat`, the same on every machine.
+const TICKS_A_SECOND: f64 = 100.0;
+
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running server. Dropping it kills it; its directory stays until `remove`.
@@ -171,6 +174,22 @@ pub fn resident_bytes(process_id: u32) -> io::Result<u64> {
         .and_then(|number| number.parse().ok());
     let kibibytes: u64 = kibibytes.ok_or_else(|| io::Error::other("no VmRSS in /proc"))?;
     Ok(kibibytes * 1024)
+}
+
+/// The processor time that a process has taken so far, in user and in kernel mode, in seconds.
+pub fn processor_seconds(process_id: u32) -> io::Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process_id}/stat"))?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: Option<Vec<u64>> = (after_name.split_whitespace())
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse().ok())
+        .collect();
+    match ticks.as_deref() {
+        Some([user, kernel]) => Ok((user + kernel) as f64 / TICKS_A_SECOND),
+        _ => Err(io::Error::other("no processor time in /proc")),
+    }
 }
 
 /// `$CARGO_TARGET_DIR`, or the default that every checkout shares.

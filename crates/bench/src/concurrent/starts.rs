@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Case, Options, Runner, Total, preload_simple};
-use crate::peers::{CANNED, Peers};
-use crate::process::Launch;
+use crate::peers::{Peer, Peers};
+use crate::process::{Launch, processor_seconds};
 use crate::raw_client::RawClient;
 use crate::report;
 
@@ -20,12 +20,27 @@ const BEFORE: usize = 1;
 const AGAIN: usize = 2;
 const SIDES: [&str; 3] = ["now", "before", "before again"];
 
-/// The ratios of one case, one of each start.
+/// The ratios of one case.
 struct Ratios {
     case: Case,
-    /// Natural logarithms of operations a second over those of the earlier build.
+    /// Of operations a second.
+    rate: Sides,
+    /// Of the processor time that the server takes an operation.
+    processor: Sides,
+}
+
+/// Natural logarithms of a figure over that of the earlier build, one of each start.
+#[derive(Default)]
+struct Sides {
     now: Vec<f64>,
     again: Vec<f64>,
+}
+
+impl Sides {
+    fn push(&mut self, figures: [f64; SIDES.len()]) {
+        self.now.push((figures[NOW] / figures[BEFORE]).ln());
+        self.again.push((figures[AGAIN] / figures[BEFORE]).ln());
+    }
 }
 
 /// Measures `starts` starts, prints the table and writes it.
@@ -33,8 +48,8 @@ pub fn run(options: &Options, before: &Path, starts: u32) -> io::Result<()> {
     let mut ratios: Vec<Ratios> = Case::all(&options.connections)
         .map(|case| Ratios {
             case,
-            now: Vec::new(),
-            again: Vec::new(),
+            rate: Sides::default(),
+            processor: Sides::default(),
         })
         .collect();
     for start in 0..starts {
@@ -68,56 +83,61 @@ fn one_start(
         (SIDES[side], launch)
     });
     let peers = Peers::launched("rocksdb", launches)?;
-    let peers: Vec<_> = (peers.peers.iter())
-        .filter(|peer| peer.name != CANNED)
+    let peers: Vec<(&Peer, u32)> = (peers.started())
+        .map(|(peer, server)| (peer, server.process_id()))
         .collect();
-    for peer in &peers {
+    for (peer, _) in &peers {
         preload_simple(&mut RawClient::connect(peer.address())?)?;
     }
     let mut seed = u64::from(start) << 32;
     for ratios in ratios {
         let case = ratios.case;
         let mut totals = Vec::new();
-        for peer in &peers {
-            totals.push((
-                Runner::connect(case.client, peer, case.connections)?,
-                Total::new()?,
-            ));
+        for &(peer, process_id) in &peers {
+            let runner = Runner::connect(case.client, peer, case.connections)?;
+            totals.push((runner, Total::new()?, process_id, 0.0));
         }
         for _ in 0..options.rounds {
-            for (runner, total) in &mut totals {
+            for (runner, total, process_id, processor) in &mut totals {
                 seed += 1;
+                let taken = processor_seconds(*process_id)?;
                 let sample =
                     runner.run(case.operation, case.connections, options.turn, seed << 20)?;
                 total.add(&sample)?;
+                *processor += processor_seconds(*process_id)? - taken;
             }
         }
         let mut rates = [0.0; SIDES.len()];
-        for (&side, (_, total)) in order.iter().zip(&totals) {
+        let mut processor_times = [0.0; SIDES.len()];
+        for (&side, (_, total, _, processor)) in order.iter().zip(&totals) {
             rates[side] = total.per_second();
+            processor_times[side] = processor / total.latency.len() as f64;
         }
-        ratios.now.push((rates[NOW] / rates[BEFORE]).ln());
-        ratios.again.push((rates[AGAIN] / rates[BEFORE]).ln());
+        ratios.rate.push(rates);
+        ratios.processor.push(processor_times);
     }
     Ok(())
 }
 
 fn markdown(ratios: &[Ratios]) -> String {
-    let starts = ratios.first().map_or(0, |ratios| ratios.now.len());
+    let starts = ratios.first().map_or(0, |ratios| ratios.rate.now.len());
     let mut text = format!(
         "# CRUD from many connections, beside an earlier build\n\n\
          Reproduce with `quarry-bench concurrent --before BINARY`. {}\n\n\
-         Operations a second over those of the earlier build: means of {starts} starts of all servers, with their standard \
-         errors. The control is the earlier build over itself.\n\n\
-         | case | now / before | control |\n|---|---:|---:|\n",
+         Operations a second, and the processor time that the server takes an operation, over those of the earlier build: \
+         means of {starts} starts of all servers, with their standard errors. The control is the earlier build over itself.\n\n\
+         | case | ops/s | control | processor time | control |\n|---|---:|---:|---:|---:|\n",
         report::machine()
     );
     for ratios in ratios {
-        let [now, again] = [&ratios.now, &ratios.again].map(|logarithms| {
-            let (mean, error) = mean_and_error(logarithms);
-            format!("{:.3} ± {:.3}", mean.exp(), mean.exp() * error)
-        });
-        let _ = writeln!(text, "| {} | {now} | {again} |", ratios.case.name());
+        let _ = write!(text, "| {} |", ratios.case.name());
+        for sides in [&ratios.rate, &ratios.processor] {
+            for logarithms in [&sides.now, &sides.again] {
+                let (mean, error) = mean_and_error(logarithms);
+                let _ = write!(text, " {:.3} ± {:.3} |", mean.exp(), mean.exp() * error);
+            }
+        }
+        text.push('\n');
     }
     text
 }
@@ -147,14 +167,20 @@ mod tests {
         let ratios: Vec<Ratios> = Case::all(&[4])
             .map(|case| Ratios {
                 case,
-                now: vec![0.0, 0.0],
-                again: vec![0.1, -0.1],
+                rate: Sides {
+                    now: vec![0.0, 0.0],
+                    again: vec![0.1, -0.1],
+                },
+                processor: Sides {
+                    now: vec![2_f64.ln(), 2_f64.ln()],
+                    again: vec![0.0, 0.0],
+                },
             })
             .collect();
         let table = markdown(&ratios);
         assert!(table.contains("means of 2 starts"), "{table}");
         assert!(
-            table.contains("| raw/insert {w: 1}/4 | 1.000 ± 0.000 | 1.000 ± 0.100 |"),
+            table.contains("| raw/insert {w: 1}/4 | 1.000 ± 0.000 | 1.000 ± 0.100 | 2.000 ± 0.000 | 1.000 ± 0.000 |"),
             "{table}"
         );
     }
