@@ -19,7 +19,7 @@ use crate::memory;
 use crate::turns;
 
 /// About half a millisecond. A look costs some fifty nanoseconds, and one in sixteen asks the kernel for the client.
-const WORK_BETWEEN_LOOKS: u32 = 50_000;
+const WORK_BETWEEN_LOOKS: u32 = 10_000;
 
 /// Looks for one piece of work at most: by then the kernel has been asked.
 const LOOKS_MAX: usize = 16;
