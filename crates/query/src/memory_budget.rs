@@ -8,10 +8,16 @@
 //!
 //! A thread below `FREE_BYTES`, as nearly all are, asks nobody: it costs a comparison that it makes anyway.
 //!
-//! Leaves out requests that are being read, which have a bound of their own (the server's `request_memory`), and caches.
+//! Caches, an engine's buffers and the allocator's own are not taken from the budget, and it shrinks by them, down to a half, so
+//! that the process stays within what it was given. They are known by what the process holds beyond what was given out. Memory that
+//! an operation has given back is there for the next one before the kernel has it again, and is not to count: so the least of the
+//! last half minute counts, over which the allocator hands it on.
+//!
+//! Leaves out requests that are being read, which have a bound of their own (the server's `request_memory`).
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -27,13 +33,23 @@ const LOOK: Duration = Duration::from_millis(20);
 const WAIT: Duration = Duration::from_millis(250);
 const WAIT_A_MIB: Duration = Duration::from_millis(10);
 
+/// Whatever else the process holds, so large a part of the budget can be given out.
+const LEAST_PART: usize = 2;
+/// The least that the process holds beside the budget is that of one to two of these.
+const WINDOW: Duration = Duration::from_secs(15);
+
 /// The budget of this process.
 pub static BUDGET: MemoryBudget = MemoryBudget::new();
 
 /// Memory that threads take and give back.
 #[derive(Debug)]
 pub struct MemoryBudget {
+    /// As it was set.
+    bytes: AtomicUsize,
+    /// May be given out now.
     bytes_max: AtomicUsize,
+    process: OnceLock<Process>,
+    beside: Mutex<Option<Beside>>,
     /// The part of `used` that finished operations hold for replies, which their clients have not taken yet.
     replies: AtomicUsize,
     used: AtomicUsize,
@@ -42,6 +58,26 @@ pub struct MemoryBudget {
     /// Held by who is about to wait, and by who has given something back while somebody waits.
     gate: Mutex<()>,
     freed: Condvar,
+}
+
+/// Says how much memory of its own the process has, without what is counted elsewhere; none where nobody knows.
+struct Process(Box<dyn Fn() -> Option<usize> + Send + Sync>);
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Process")
+    }
+}
+
+/// The bytes that the process holds beside the budget.
+#[derive(Debug)]
+struct Beside {
+    looked: Instant,
+    /// The window began.
+    begun: Instant,
+    least: usize,
+    /// The least of the window before.
+    least_before: usize,
 }
 
 /// The state of the budget.
@@ -62,7 +98,10 @@ pub struct BudgetUse {
 impl MemoryBudget {
     const fn new() -> MemoryBudget {
         MemoryBudget {
+            bytes: AtomicUsize::new(usize::MAX),
             bytes_max: AtomicUsize::new(usize::MAX),
+            process: OnceLock::new(),
+            beside: Mutex::new(None),
             replies: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -74,7 +113,14 @@ impl MemoryBudget {
 
     /// Sets how many bytes may be given out. Until then there is no bound.
     pub fn set_bytes_max(&self, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
         self.bytes_max.store(bytes, Relaxed);
+    }
+
+    /// From now on the budget shrinks by what the process holds beside it: `own_bytes` says how much memory the process has, without
+    /// what is counted elsewhere. The first call counts.
+    pub fn shrink_by(&self, own_bytes: impl Fn() -> Option<usize> + Send + Sync + 'static) {
+        let _ = self.process.set(Process(Box::new(own_bytes)));
     }
 
     /// The state of the budget now.
@@ -136,9 +182,38 @@ impl MemoryBudget {
 
     /// Takes `bytes` if they are there.
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
+        self.follow_process(Instant::now());
         let max = self.bytes_max.load(Relaxed);
         let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         self.used.fetch_update(Relaxed, Relaxed, take).is_ok()
+    }
+
+    /// Looks what the process holds beside the budget, if nobody has for a moment.
+    fn follow_process(&self, now: Instant) {
+        let Some(Process(own_bytes)) = self.process.get() else {
+            return;
+        };
+        // Another thread that looks does it for this one.
+        let Ok(mut beside) = self.beside.try_lock() else {
+            return;
+        };
+        let is_fresh = |beside: &Beside| now.saturating_duration_since(beside.looked) < LOOK;
+        if beside.as_ref().is_some_and(is_fresh) {
+            return;
+        }
+        let Some(own) = own_bytes() else {
+            return;
+        };
+        let bytes = own.saturating_sub(self.used.load(Relaxed));
+        let beside = beside.get_or_insert(Beside {
+            looked: now,
+            begun: now,
+            least: bytes,
+            least_before: bytes,
+        });
+        let max = self.bytes.load(Relaxed);
+        let left = max.saturating_sub(beside.look(bytes, now));
+        self.bytes_max.store(left.max(max / LEAST_PART), Relaxed);
     }
 
     /// Gives back what was taken.
@@ -173,8 +248,29 @@ impl MemoryBudget {
     }
 }
 
+impl Beside {
+    /// Notes a look; the least of this window and the one before.
+    fn look(&mut self, bytes: usize, now: Instant) -> usize {
+        self.looked = now;
+        let passed = now.saturating_duration_since(self.begun);
+        if passed >= WINDOW {
+            // Without a look for a whole window nothing is known of it.
+            self.least_before = if passed < 2 * WINDOW {
+                self.least
+            } else {
+                bytes
+            };
+            self.least = bytes;
+            self.begun = now;
+        }
+        self.least = self.least.min(bytes);
+        self.least.min(self.least_before)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::thread;
 
     use super::*;
@@ -217,5 +313,34 @@ mod tests {
         });
         assert_eq!(ended.unwrap_err().code(), ErrorCode::INTERRUPTED.0);
         assert_eq!(budget.in_use().refused, 0);
+    }
+
+    #[test]
+    fn the_budget_shrinks_by_what_the_process_holds_beside_it() {
+        let (budget, own) = (MemoryBudget::new(), Arc::new(AtomicUsize::new(300)));
+        budget.set_bytes_max(1000);
+        let seen = Arc::clone(&own);
+        budget.shrink_by(move || Some(seen.load(Relaxed)));
+        let begun = Instant::now();
+        let max_after = |own_bytes: usize, after: Duration| {
+            own.store(own_bytes, Relaxed);
+            budget.follow_process(begun + after);
+            budget.in_use().bytes_max
+        };
+        assert_eq!(max_after(300, Duration::ZERO), 700);
+        // Given out and held: nothing more is beside the budget.
+        assert!(budget.try_take(400));
+        assert_eq!(max_after(700, LOOK), 700);
+        // Given back, and not yet the kernel's: the next one gets it.
+        budget.give_back(400);
+        assert_eq!(max_after(690, WINDOW - LOOK), 700);
+        assert_eq!(max_after(600, WINDOW), 700);
+        // For as long as two windows, it is held by something else.
+        assert_eq!(max_after(400, 2 * WINDOW), 600);
+        // Nobody has looked for long; whatever is held, a half is there.
+        assert_eq!(max_after(900, 5 * WINDOW), 500);
+        // A look follows a look only after a moment.
+        assert_eq!(max_after(0, 5 * WINDOW + LOOK / 2), 500);
+        assert_eq!(max_after(0, 5 * WINDOW + LOOK), 1000);
     }
 }

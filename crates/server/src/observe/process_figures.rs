@@ -41,6 +41,14 @@ impl ProcessFigures {
     }
 }
 
+/// The resident memory that is the process's own: without the pages of files, which the kernel takes back by itself.
+pub fn own_bytes() -> Option<usize> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = (statm.split(' ').skip(1)).map(|word| word.trim().parse::<usize>().ok());
+    let (resident, of_files) = (pages.next()??, pages.next()??);
+    Some(resident.saturating_sub(of_files) * page_size())
+}
+
 /// `/proc/self/stat`, `/proc/stat` and `/proc/self/statm`, as proc(5) describes them.
 fn parse(stat: &str, boot: &str, statm: &str) -> Option<ProcessFigures> {
     let ticks = clock_ticks_per_second() as f64;
@@ -91,6 +99,19 @@ mod tests {
             (30 * page, 20 * page, 10 * page)
         );
         assert!(parse("7 (x) S 1", boot, "1 1 1").is_none());
+    }
+
+    #[test]
+    fn memory_that_is_written_is_the_processs_own() {
+        const BYTES: usize = 64 << 20;
+        let before = own_bytes().unwrap();
+        let written = vec![1_u8; BYTES];
+        let after = own_bytes().unwrap();
+        assert!(
+            after >= before + BYTES / 2,
+            "{before} {after} {}",
+            written[0]
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
+use quarry_query::memory_budget::BUDGET;
 use quarry_query::spilling;
 use quarry_query::turns::TURNS;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -27,7 +28,7 @@ use crate::net::listener::Listener;
 use crate::net::waking;
 use crate::observe::counters::Counter;
 use crate::observe::log;
-use crate::observe::{admin, history, timing_collector, traces};
+use crate::observe::{admin, history, process_figures, timing_collector, traces};
 use crate::process::config::{
     AdminPort, BadOptions, Command, CommandLine, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY,
     EXIT_NET_ERROR, EngineName, Face, UserCommand,
@@ -317,6 +318,10 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
     TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
+    BUDGET.shrink_by(move || {
+        let own = process_figures::own_bytes()?;
+        Some(own.saturating_sub(server.request_memory.used_bytes()))
+    });
     let resume = waking::start(server).map_err(Failure::network)?;
     server.parking.start(resume).map_err(Failure::network)?;
     let accepting = listener.start(server).map_err(Failure::network)?;
