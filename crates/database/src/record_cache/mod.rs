@@ -141,6 +141,11 @@ impl RecordCache {
 
     /// Begins to apply a group. Groups are applied one after another.
     pub fn apply(&self) -> Applying<'_> {
+        debug_assert_eq!(
+            self.begun.load(Ordering::SeqCst),
+            self.ended.load(Ordering::Acquire),
+            "a group begins when the one before it has ended"
+        );
         Applying {
             cache: self,
             group: self.begun.fetch_add(1, Ordering::SeqCst) + 1,
@@ -212,7 +217,9 @@ impl RecordCache {
             return;
         }
         let mut shard = self.shard(hash).lock();
-        if self.begun.load(Ordering::SeqCst) == reader.sees {
+        let begun = self.begun.load(Ordering::SeqCst);
+        debug_assert!(reader.sees <= begun, "nobody reads what is still to come");
+        if begun == reader.sees {
             shard.keep(hash, key, document, reader.sees);
         }
     }

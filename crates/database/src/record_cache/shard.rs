@@ -156,6 +156,10 @@ impl Shard {
             self.clear();
         }
         let position = self.next;
+        debug_assert!(
+            position >= units && position % units + taken <= units,
+            "a record stands in one piece, and no position is 0"
+        );
         let at = (position % units) as usize * UNIT_BYTES;
         let (header, rest) = self.ring[at..].split_at_mut(HEADER_BYTES);
         header[..8].copy_from_slice(&group.to_le_bytes());
