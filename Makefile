@@ -48,7 +48,7 @@ RUN_STEP := release build without RocksDB
 endif
 
 .PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
-	bench-durability bench-encryption bench-hostile bench-security bench-sessions bench-shortcuts bench-timing bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -128,6 +128,9 @@ bench-durability: build ## `{j: true}` beside `{w: 1}`, and its p99 while the en
 
 bench-security: build ## what logins, TLS and the check of users cost
 	@QUARRY=$(QUARRY) $(BENCH) security
+
+bench-language: build ## updates, queries through each kind of index, and rates over a million documents; URIS="NAME=URI ..." measures those servers
+	@QUARRY=$(QUARRY) $(BENCH) language $(URIS)
 
 bench-encryption: build ## what encryption at rest costs: operations, bulk inserts, scans, and instructions
 	@QUARRY=$(QUARRY) $(BENCH) encryption

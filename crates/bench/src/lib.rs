@@ -20,6 +20,7 @@ pub mod encryption;
 pub mod engine_work;
 pub mod hostile;
 pub mod instructions;
+pub mod language;
 pub mod layers;
 pub mod message;
 pub mod peers;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
-    canned, collections, concurrent, crud, durability, encryption, hostile, instructions, layers,
-    security, sessions, shortcuts, timing,
+    canned, collections, concurrent, crud, durability, encryption, hostile, instructions, language,
+    layers, security, sessions, shortcuts, timing,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -161,6 +161,25 @@ enum Command {
         #[arg(long)]
         only: Option<String>,
         /// NAME=URI of servers to measure, each a set of one; without any, Quarry on RocksDB.
+        #[arg(value_parser = Peer::parse)]
+        servers: Vec<Peer>,
+    },
+    /// Updates, queries through each kind of index, and the rates of operations over very many documents.
+    Language {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+        /// Operations of one side in one turn.
+        #[arg(long, default_value_t = 50)]
+        turn: u32,
+        /// Documents of a collection whose rate is measured.
+        #[arg(long, default_value_t = 1_000_000)]
+        documents: u64,
+        /// Only operations and rates whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        /// NAME=URI of servers to measure; without any, Quarry.
         #[arg(value_parser = Peer::parse)]
         servers: Vec<Peer>,
     },
@@ -344,6 +363,21 @@ fn main() -> ExitCode {
             streams,
             waiting: waiting.max(1),
             window_mb: window_mb.max(64),
+            only,
+        }),
+        Command::Language {
+            engine,
+            rounds,
+            turn,
+            documents,
+            only,
+            servers,
+        } => language::run(&language::Options {
+            given: servers,
+            engine,
+            rounds: rounds.max(1),
+            turn: turn.max(1),
+            documents: documents.max(1),
             only,
         }),
         Command::Instructions {
