@@ -77,7 +77,7 @@ pub use index::index_filters::{IndexFilter, IndexFilters};
 pub use index::keys::KeyGenerator;
 pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};
 pub use index::path_numbers::PathNumbers;
-pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin};
+pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin, Served};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};

@@ -97,7 +97,7 @@ pub struct IndexCatalog {
     /// Whether one of the indexes has a kind.
     pub has_special: bool,
     /// The indexes that trials of plans have chosen.
-    pub plan_choices: PlanChoices,
+    pub plan_choices: Arc<PlanChoices>,
 }
 
 impl Collection {
@@ -276,7 +276,7 @@ impl Collection {
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {
             paths: PathNumbers::new(&indexes),
-            plan_choices: PlanChoices::default(),
+            plan_choices: Arc::default(),
             has_partial: indexes.iter().any(|index| index.partial.is_some()),
             has_special: indexes.iter().any(|index| index.special.is_some()),
             indexes,

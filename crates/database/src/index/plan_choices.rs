@@ -3,7 +3,7 @@
 //! They stand beside the compiled indexes and go with them, so that an index that is made, dropped or hidden ends every choice.
 //! What a shape is, and how a trial is held, is the planner's; here are numbers. As in MongoDB, a first trial leaves a choice
 //! that is not relied on; a second one that costs no more makes it active. An active choice serves for a bounded number
-//! of plans and is then held against the data again.
+//! of plans, as long as none of them costs far more than the trial did, and is then held against the data again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,6 +42,15 @@ struct Choice {
     created: DateTime,
     /// None where it would take too much memory.
     origin: Option<Box<Held>>,
+}
+
+/// A choice that is relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The index that was chosen.
+    pub index: Ident,
+    /// The keys that it has needed in a trial.
+    pub works: u64,
 }
 
 /// The query whose trial made a choice, and the plan that won it. Nothing is decided by it.
@@ -100,11 +109,24 @@ fn held(origin: PlanOrigin) -> Option<Box<Held>> {
 
 impl PlanChoices {
     /// The index that was chosen for a shape, if the choice is active.
-    pub fn serve(&self, shape: u64) -> Option<Ident> {
+    pub fn serve(&self, shape: u64) -> Option<Served> {
         let mut choices = self.0.lock();
         let choice = choices.get_mut(&shape)?;
         choice.serves = choice.serves.checked_sub(1)?;
-        Some(choice.index)
+        Some(Served {
+            index: choice.index,
+            works: choice.works,
+        })
+    }
+
+    /// Relies on this index no more for a shape, until trials have chosen it again.
+    pub fn give_up(&self, shape: u64, index: Ident) {
+        let mut choices = self.0.lock();
+        if let Some(choice) = choices.get_mut(&shape)
+            && choice.index == index
+        {
+            choice.serves = 0;
+        }
     }
 
     /// Whether this index is known as the one that was chosen for a shape.
@@ -194,23 +216,27 @@ impl PlanChoices {
 mod tests {
     use super::*;
 
+    fn served(choices: &PlanChoices, shape: u64) -> Option<Ident> {
+        choices.serve(shape).map(|served| served.index)
+    }
+
     #[test]
     fn a_choice_is_relied_on_once_a_second_trial_has_confirmed_it() {
         let choices = PlanChoices::default();
         choices.note(7, Ident(1), 10, None);
-        assert_eq!(choices.serve(7), None);
+        assert_eq!(served(&choices, 7), None);
         choices.note(7, Ident(1), 10, None);
-        assert_eq!(choices.serve(7), Some(Ident(1)));
+        assert_eq!(served(&choices, 7), Some(Ident(1)));
         choices.note(7, Ident(2), 3, None);
         assert_eq!(
-            choices.serve(7),
+            served(&choices, 7),
             None,
             "another winner has to be confirmed, too"
         );
         choices.note(7, Ident(2), 50, None);
-        assert_eq!(choices.serve(7), None, "it needed more than was known");
+        assert_eq!(served(&choices, 7), None, "it needed more than was known");
         choices.note(7, Ident(2), 50, None);
-        assert_eq!(choices.serve(7), Some(Ident(2)));
+        assert_eq!(served(&choices, 7), Some(Ident(2)));
     }
 
     #[test]
@@ -222,10 +248,26 @@ mod tests {
                 choices.note(7, Ident(1), 10, None);
             }
             for _ in 0..SERVED_MAX {
-                assert_eq!(choices.serve(7), Some(Ident(1)));
+                assert_eq!(served(&choices, 7), Some(Ident(1)));
             }
-            assert_eq!(choices.serve(7), None);
+            assert_eq!(served(&choices, 7), None);
         }
+    }
+
+    #[test]
+    fn a_choice_that_was_given_up_has_to_be_confirmed_again() {
+        let choices = PlanChoices::default();
+        for _ in 0..2 {
+            choices.note(7, Ident(1), 10, None);
+        }
+        choices.give_up(7, Ident(2));
+        choices.give_up(8, Ident(1));
+        let served = choices.serve(7).unwrap();
+        assert_eq!((served.index, served.works), (Ident(1), 10));
+        choices.give_up(7, Ident(1));
+        assert_eq!(choices.serve(7), None);
+        choices.note(7, Ident(1), 10, None);
+        assert_eq!(choices.serve(7), Some(served));
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod term_union;
 mod text_match;
 mod text_or;
 mod trial_bound;
+mod watched;
 mod write;
 
 pub(crate) use attach::{Attach, KeySource};
@@ -86,4 +87,5 @@ pub(crate) use term_union::TermUnion;
 pub(crate) use text_match::TextMatch;
 pub(crate) use text_or::{RowScore, TextOr};
 pub(crate) use trial_bound::TrialBound;
+pub(crate) use watched::{Watch, Watched};
 pub(crate) use write::Write;

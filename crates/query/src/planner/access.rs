@@ -10,7 +10,9 @@ use super::tree::Solution;
 use super::wanted::Wanted;
 use crate::field_path::FieldPath;
 use crate::metadata::MetadataKinds;
-use crate::plan::{Covering, Fetch, IdHack, KeyDocument, KeySource, KeyedEntries, NoRows, Node};
+use crate::plan::{
+    Covering, Fetch, IdHack, KeyDocument, KeySource, KeyedEntries, NoRows, Node, Watched,
+};
 
 impl Scored<'_> {
     /// The documents of the candidate.
@@ -50,6 +52,10 @@ impl Scored<'_> {
                 }
                 None => Box::new(Fetch::new(scan.node, !answers)),
             },
+        };
+        let node = match &self.watch {
+            None => node,
+            Some(watch) => Box::new(Watched::new(node, watch.clone())),
         };
         Solution {
             node,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quarry_bson::Document;
-use quarry_database::{Collection, IndexCatalog, PlanOrigin};
+use quarry_database::{Collection, IndexCatalog, PlanOrigin, Served};
 
 use super::filter_bounds::FilterBounds;
 use super::scored::Scored;
@@ -25,7 +25,7 @@ use super::usable::usable;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::matcher::Matcher;
-use crate::plan::{Fetch, Flow, Node, PlanContext, Shown, TrialBound, explain_node};
+use crate::plan::{Fetch, Flow, Node, PlanContext, Shown, TrialBound, Watch, explain_node};
 use crate::query_shape::QueryParts;
 
 /// Indexes that are tried; those behind them have worse shapes.
@@ -33,6 +33,9 @@ const CONTENDERS_MAX: usize = 16;
 
 /// The results of a first batch, with which a trial ends, as in MongoDB.
 const RESULTS_MAX: u64 = 101;
+
+/// A plan that needs so many times the keys of the trial that it rests on is tried anew, as in MongoDB.
+const WORKS_TIMES_MAX: u64 = 10;
 
 /// The keys that each contender has read at the end of a round. The last is MongoDB's bound of a trial's works.
 const ROUNDS: [u64; 4] = [16, 128, 1024, 10_000];
@@ -65,13 +68,29 @@ pub fn remembered<'c>(
     contenders: &mut Vec<Scored<'c>>,
     wanted: &Wanted<'_>,
 ) -> Option<Scored<'c>> {
-    let chosen = index_catalog
-        .plan_choices
-        .serve(shape(contenders, wanted))?;
+    let choices = &index_catalog.plan_choices;
+    let shape = shape(contenders, wanted);
+    let Served { index, works } = choices.serve(shape)?;
     let at = contenders
         .iter()
-        .position(|scored| scored.ident() == chosen)?;
-    Some(contenders.swap_remove(at))
+        .position(|scored| scored.ident() == index)?;
+    let mut chosen = contenders.swap_remove(at);
+    let sorts = wanted.sort.is_some() && chosen.order.is_none();
+    chosen.watch = Some(Watch {
+        choices: Arc::clone(choices),
+        shape,
+        index,
+        keys_max: works.saturating_mul(WORKS_TIMES_MAX),
+        // Who sorts reads all, in the trial and now.
+        batch: if sorts { u64::MAX } else { results_max(wanted) },
+    });
+    Some(chosen)
+}
+
+/// The results with which a trial ends.
+fn results_max(wanted: &Wanted<'_>) -> u64 {
+    let asked = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
+    asked.map_or(RESULTS_MAX, |asked| asked.clamp(1, RESULTS_MAX))
 }
 
 /// Decides between the contenders: by an active choice or by a trial; by their shapes where there is no ground for one.
@@ -216,8 +235,7 @@ fn run_rounds(
     wanted: &Wanted<'_>,
     ground: Ground<'_>,
 ) -> Result<Vec<Runner>> {
-    let asked = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
-    let results_max = asked.map_or(RESULTS_MAX, |asked| asked.clamp(1, RESULTS_MAX));
+    let results_max = results_max(wanted);
     let context = PlanContext {
         snapshot: ground.snapshot,
         operation: ground.operation,

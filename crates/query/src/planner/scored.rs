@@ -11,7 +11,7 @@ use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::key_ranges::are_combined;
 use super::wanted::Wanted;
-use crate::plan::{IndexScan, MERGED_RANGES_MAX};
+use crate::plan::{IndexScan, MERGED_RANGES_MAX, Watch};
 use crate::sort::SortPattern;
 
 /// Better plans are greater.
@@ -35,6 +35,8 @@ pub struct Scored<'c> {
     pub order: Option<bool>,
     /// The order is met in each range, and not from one to the next.
     pub is_merged: bool,
+    /// The remembered trial that it was chosen by, if it was.
+    pub watch: Option<Watch>,
 }
 
 /// The scan of a candidate's keys.
@@ -101,6 +103,7 @@ impl<'c> Scored<'c> {
             bounded,
             order,
             is_merged,
+            watch: None,
         }
     }
 }

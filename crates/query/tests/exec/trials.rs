@@ -86,6 +86,30 @@ fn a_trial_is_remembered_and_not_counted() {
     assert_eq!(remembered(&fixture), 0, "another index, other choices");
 }
 
+#[test]
+fn a_remembered_choice_that_turns_out_dear_is_tried_anew() {
+    // The values of `owner` are rare but for one, those of `day` are of ten each.
+    let document = |i: i32| {
+        let owner = if i % 2 == 0 { -1 } else { i / 20 };
+        doc! { "_id": i, "owner": owner, "day": (i / 10), "pad": "x" }
+    };
+    let fixture = with_documents(&(0..4000).map(document).collect::<Vec<_>>());
+    fixture.index(r#"{"key": {"owner": 1}, "name": "owner"}"#);
+    fixture.index(r#"{"key": {"day": 1}, "name": "day"}"#);
+    let filter = |owner: i32| format!(r#"{{"owner": {owner}, "day": {{"$gte": 300}}}}"#);
+    // Of a rare owner there are ten keys, and of the days a thousand: trials choose the owner, and it is relied on.
+    for owner in [170, 171, 172] {
+        assert_eq!(keys_examined(&fixture, &filter(owner)), 10);
+    }
+    // For the owner of half of the documents the choice is relied on once, and that tells.
+    assert_eq!(keys_examined(&fixture, &filter(-1)), 2000);
+    assert_eq!(keys_examined(&fixture, &filter(-1)), 1000, "days are fewer");
+    // A batch that costs what it did leaves the choice as it is.
+    for owner in [170, 171, 172, 173] {
+        assert_eq!(keys_examined(&fixture, &filter(owner)), 10);
+    }
+}
+
 /// With the verbosity `allPlansExecution` explain says of each plan that was tried how far its trial went.
 #[test]
 fn explain_shows_what_each_plan_did_in_its_trial() {
