@@ -48,7 +48,7 @@ RUN_STEP := release build without RocksDB
 endif
 
 .PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
-	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-tools bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -150,6 +150,9 @@ bench-timing: build ## what always-on timing costs: on, off and compiled out, in
 	@scripts/step.sh "release build without timing" \
 		cargo build --release -p quarry-server -p quarry-bench -p quarry-isolation --features quarry-server/untimed --bin quarry-untimed
 	@QUARRY=$(QUARRY) $(BENCH) timing
+
+bench-tools: build ## backups beside `cp`, what a client feels of them, restores, imports, exports and dumps of a million documents
+	@QUARRY=$(QUARRY) $(BENCH) tools
 
 bench-instructions: build ## instructions of each operation and memory of an idle connection; BEFORE=path/to/quarry beside an earlier build
 	@scripts/bootstrap.sh valgrind

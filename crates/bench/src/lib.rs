@@ -31,3 +31,4 @@ pub mod security;
 pub mod sessions;
 pub mod shortcuts;
 pub mod timing;
+pub mod tools;

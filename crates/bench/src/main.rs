@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use quarry_bench::peers::Peer;
 use quarry_bench::{
     canned, collections, concurrent, crud, durability, encryption, hostile, instructions, language,
-    layers, security, sessions, shortcuts, timing,
+    layers, security, sessions, shortcuts, timing, tools,
 };
 
 /// Measures servers that speak the MongoDB wire protocol, interleaved in one run.
@@ -214,6 +214,17 @@ enum Command {
         #[arg(long, default_value_t = 15)]
         rounds: u32,
     },
+    /// Backups, restores, imports and dumps beside a server, and what a client feels of a backup.
+    Tools {
+        #[arg(long, default_value = "rocksdb")]
+        engine: String,
+        /// Documents of 300 bytes.
+        #[arg(long, default_value_t = 1_000_000)]
+        documents: u64,
+        /// How many backups a client is watched beside.
+        #[arg(long, default_value_t = 5)]
+        backups: u32,
+    },
     /// Measures what always-on timing costs, on one connection.
     Timing {
         #[arg(long, default_value = "rocksdb")]
@@ -388,6 +399,15 @@ fn main() -> ExitCode {
             engine,
             operations: operations.max(1),
             before,
+        }),
+        Command::Tools {
+            engine,
+            documents,
+            backups,
+        } => tools::run(&tools::Options {
+            engine,
+            documents: documents.max(1),
+            backups: backups.max(1),
         }),
         Command::Timing {
             engine,

@@ -5,9 +5,12 @@
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
-use quarry_bson::{Document, RawDocument};
+use quarry_bson::{Document, RawDocument, Value, doc};
 
 use crate::message::{op_msg, op_msg_body, read_reply, round_trip};
+
+/// Documents that are inserted together, where many are.
+const BATCH: usize = 1000;
 
 /// One connection.
 pub struct RawClient {
@@ -29,6 +32,25 @@ impl RawClient {
     /// Sends one command and waits for its reply; anything but `{ok: 1}` without write errors is an error.
     pub fn command(&mut self, body: &Document) -> io::Result<()> {
         round_trip(&mut self.socket, &op_msg(1, 0, body), &mut self.reply)
+    }
+
+    /// Inserts documents in batches of a thousand.
+    pub fn insert_all(
+        &mut self,
+        database: &str,
+        collection: &str,
+        documents: impl IntoIterator<Item = Document>,
+    ) -> io::Result<()> {
+        let mut documents = documents.into_iter();
+        loop {
+            let batch: Vec<Value> = documents.by_ref().take(BATCH).map(Value::from).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.command(
+                &doc! { "insert": collection, "documents": batch, "ordered": false, "$db": database },
+            )?;
+        }
     }
 
     /// The port of the client's end, which tells connections apart.

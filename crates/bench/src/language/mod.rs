@@ -10,7 +10,7 @@ mod rates;
 use std::io;
 
 use hdrhistogram::Histogram;
-use quarry_bson::{Document, Value, doc};
+use quarry_bson::{Document, doc};
 
 use self::operations::{OPERATIONS, Operation};
 use crate::concurrent::LATENCY_NS_MAX;
@@ -20,9 +20,6 @@ use crate::raw_client::RawClient;
 use crate::report::Report;
 
 const DATABASE: &str = "quarry_bench_language";
-
-/// A document is inserted with so many others.
-const BATCH: u64 = 1000;
 
 /// The options of `quarry-bench language`.
 pub struct Options {
@@ -72,14 +69,8 @@ impl Side {
         documents: u64,
         make: fn(u64) -> Document,
     ) -> io::Result<()> {
-        for first in (0..documents).step_by(BATCH as usize) {
-            let batch = first..(first + BATCH).min(documents);
-            let batch: Vec<Value> = batch.map(|n| make(n).into()).collect();
-            self.client.command(
-                &doc! { "insert": collection, "documents": batch, "ordered": false, "$db": DATABASE },
-            )?;
-        }
-        Ok(())
+        let documents = (0..documents).map(make);
+        self.client.insert_all(DATABASE, collection, documents)
     }
 
     /// The whole number that the last reply has under this name.

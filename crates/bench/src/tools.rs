@@ -1,0 +1,325 @@
+//! What operators run beside a server: backups, restores, imports, exports and dumps of one collection, and what a client feels of a
+//! backup meanwhile.
+//!
+//! Each tool is a process of its own, as it is run by hand, and its time is that of the whole process. A copy by `cp` of the files that
+//! a backup has made stands beside it: the same bytes, read from memory and written to the same disk.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use hdrhistogram::Histogram;
+use quarry_bson::{Document, doc};
+
+use crate::concurrent::LATENCY_NS_MAX;
+use crate::documents;
+use crate::process::{Launch, Server, target_directory};
+use crate::raw_client::RawClient;
+use crate::report::Report;
+
+const DATABASE: &str = "quarry_bench_tools";
+const COLLECTION: &str = "documents";
+
+/// Between two operations of the client that is watched.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long it is watched alone.
+const QUIET: Duration = Duration::from_secs(5);
+/// Its 99th percentile beside a backup, at most so many times that.
+const TIMES_MAX: f64 = 1.5;
+/// Documents of 300 bytes that an import takes a second, at least.
+const IMPORTED_MIN: f64 = 150_000.0;
+
+/// The options of `quarry-bench tools`.
+pub struct Options {
+    /// The engine of the server.
+    pub engine: String,
+    /// The documents of the collection, of 300 bytes each.
+    pub documents: u64,
+    /// How many backups a client is watched beside, each to a place of its own.
+    pub backups: u32,
+}
+
+/// A server and where its tools write.
+struct Place {
+    server: Server,
+    scratch: PathBuf,
+}
+
+/// Runs the bench, prints its table and writes its report.
+pub fn run(options: &Options) -> io::Result<()> {
+    let scratch = target_directory()
+        .join("bench/data")
+        .join(std::process::id().to_string());
+    let server = Server::launch(&options.engine, &scratch.join("server"), Launch::default())?;
+    let mut place = Place { server, scratch };
+    let mut report = Report::new(
+        "tools",
+        "Backups, restores, imports and dumps",
+        "make bench-tools",
+    );
+    report.note(format!(
+        "{} documents of 300 bytes on {}. Every tool runs as a process beside the server, on the same processors and the same disk; `cp` copies \
+         the files of the backup, and `sync` ends it.",
+        options.documents, options.engine
+    ));
+    eprintln!("filling");
+    let mut client = place.client()?;
+    client.insert_all(DATABASE, COLLECTION, (0..options.documents).map(document))?;
+    backups(options, &place, &mut report)?;
+    interchange(options, &place, &mut report)?;
+    place.server.stop()?;
+    fs::remove_dir_all(&place.scratch)?;
+    report.publish("quarry").map(drop)
+}
+
+/// 300 bytes.
+fn document(n: u64) -> Document {
+    let spread = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    doc! { "_id": (n as i64), "name": (format!("document {n:09}")), "k": (spread as i64), "pad": ("x".repeat(232)) }
+}
+
+impl Place {
+    fn client(&self) -> io::Result<RawClient> {
+        RawClient::connect(("127.0.0.1", self.server.port))
+    }
+
+    /// A path beside the server's directory, as words of a command line have it.
+    fn path(&self, name: &str) -> String {
+        self.scratch.join(name).to_string_lossy().into_owned()
+    }
+
+    /// The documents of a collection.
+    fn count(&self, collection: &str) -> io::Result<u64> {
+        let mut client = self.client()?;
+        client.command(&doc! { "count": collection, "$db": DATABASE })?;
+        let number = client.reply().get("n").and_then(|n| n.as_i64_exact());
+        let number = number.and_then(|n| u64::try_from(n).ok());
+        number.ok_or_else(|| io::Error::other("a count without a number"))
+    }
+}
+
+/// Runs a command of the server's own binary; the seconds that it took.
+fn quarry(arguments: &[&str]) -> io::Result<f64> {
+    run_to_its_end(Command::new(Server::binary()).args(arguments))
+}
+
+fn run_to_its_end(command: &mut Command) -> io::Result<f64> {
+    let begun = Instant::now();
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(begun.elapsed().as_secs_f64());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!(
+        "{command:?}: {}: {said}",
+        output.status
+    )))
+}
+
+/// The bytes of the files below a directory.
+fn bytes_below(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => bytes_below(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
+}
+
+/// Adds the rates of a backup, of its verification and of a restore, and what a client feels of backups.
+fn backups(options: &Options, place: &Place, report: &mut Report) -> io::Result<()> {
+    let quiet = watch(place, QUIET, || Ok(()))?.0;
+    let mut beside = new_histogram()?;
+    let (mut seconds, mut copied) = (0.0, 0.0);
+    let mut bytes = 0;
+    let data = place.server.directory.to_string_lossy().into_owned();
+    for number in 0..options.backups {
+        eprintln!("backup {} of {}", number + 1, options.backups);
+        let repository = place.path(&format!("backup{number}"));
+        let words = ["backup", "create", "--to", &repository, "--dbpath", &data];
+        let (times, took) = watch(place, Duration::ZERO, || quarry(&words))?;
+        beside.add(&times).map_err(io::Error::other)?;
+        seconds += took;
+        bytes += bytes_below(repository.as_ref())?;
+        let copy = place.path("copy");
+        copied += run_to_its_end(
+            Command::new("sh")
+                .args(["-c", r#"cp -r "$1" "$2" && sync"#, "sh"])
+                .args([&repository, &copy]),
+        )?;
+        fs::remove_dir_all(&copy)?;
+    }
+    let megabytes = bytes as f64 / 1e6;
+    let sides = [
+        ("quarry".into(), megabytes / seconds),
+        ("cp".into(), megabytes / copied),
+    ];
+    report.push("backup beside a client", "MB/s", "quarry", &sides);
+    let us = |times: &Histogram<u64>, quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+        for (when, times) in [("alone", &quiet), ("beside a backup", &beside)] {
+            let case = format!("point query or insert, {when} {name}");
+            report.push(
+                &case,
+                "us",
+                "quarry",
+                &[("quarry".into(), us(times, quantile))],
+            );
+        }
+    }
+    let times = us(&beside, 0.99) / us(&quiet, 0.99);
+    report.note(format!(
+        "The 99th percentile of a client beside a backup is {times:.1} times what it is alone, at most {TIMES_MAX} asked for: {}.",
+        reached(times <= TIMES_MAX)
+    ));
+    let repository = place.path("backup0");
+    let megabytes = bytes_below(repository.as_ref())? as f64 / 1e6;
+    let took = quarry(&["backup", "verify", "--from", &repository])?;
+    report.push(
+        "backup verify",
+        "MB/s",
+        "quarry",
+        &[("quarry".into(), megabytes / took)],
+    );
+    restore(options, place, &repository, megabytes, report)
+}
+
+/// Adds the rate of a restore, and looks whether a server finds all documents in it.
+fn restore(
+    options: &Options,
+    place: &Place,
+    repository: &str,
+    megabytes: f64,
+    report: &mut Report,
+) -> io::Result<()> {
+    let restored = place.path("restored");
+    let took = quarry(&["restore", "--from", repository, "--dbpath", &restored])?;
+    report.push(
+        "restore",
+        "MB/s",
+        "quarry",
+        &[("quarry".into(), megabytes / took)],
+    );
+    let server = Server::launch(&options.engine, restored.as_ref(), Launch::default())?;
+    let mut other = Place {
+        server,
+        scratch: place.scratch.clone(),
+    };
+    let found = other.count(COLLECTION)?;
+    other.server.stop()?;
+    fs::remove_dir_all(&restored)?;
+    match found == options.documents {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "{found} documents after a restore"
+        ))),
+    }
+}
+
+/// Adds the rates of an export, an import, a dump and its restore.
+fn interchange(options: &Options, place: &Place, report: &mut Report) -> io::Result<()> {
+    let uri = place.server.uri();
+    let (file, dump) = (place.path("documents.json"), place.path("dump"));
+    let of = |name: &'static str, collection: &'static str| {
+        vec![name, "--uri", &uri, "-d", DATABASE, "-c", collection]
+    };
+    let renamed = [
+        format!("{DATABASE}.{COLLECTION}"),
+        format!("{DATABASE}.restored"),
+    ];
+    let [from, to] = &renamed;
+    let mut steps = [
+        (of("export", COLLECTION), None),
+        (of("import", "imported"), Some("imported")),
+        (of("dump", COLLECTION), None),
+        (vec!["restore-dump", "--uri", &uri], Some("restored")),
+    ];
+    steps[0].0.extend(["-o", &file]);
+    steps[1].0.push(&file);
+    steps[2].0.extend(["-o", &dump]);
+    steps[3].0.extend(["--nsFrom", from, "--nsTo", to, &dump]);
+    for (words, made) in steps {
+        let name = words[0];
+        eprintln!("{name}");
+        let took = quarry(&words)?;
+        let rate = options.documents as f64 / took;
+        report.push(name, "documents/s", "quarry", &[("quarry".into(), rate)]);
+        if let Some(collection) = made {
+            let found = place.count(collection)?;
+            if found != options.documents {
+                return Err(io::Error::other(format!("{found} documents after {name}")));
+            }
+        }
+        if name == "import" {
+            report.note(format!(
+                "An import takes {rate:.0} documents a second, at least {IMPORTED_MIN:.0} asked for: {}.",
+                reached(rate >= IMPORTED_MIN)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn reached(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "missed" }
+}
+
+fn new_histogram() -> io::Result<Histogram<u64>> {
+    Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)
+}
+
+/// The latencies of a client for as long as `work` takes, and for `least` at the least; and what `work` gives.
+fn watch<T: Send>(
+    place: &Place,
+    least: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<(Histogram<u64>, T)> {
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            let done = work();
+            is_over.store(true, Ordering::Relaxed);
+            done
+        });
+        let mut times = new_histogram()?;
+        let mut client = place.client()?;
+        let prefix = format!("{:x}_{}", std::process::id(), client.local_port()?);
+        let mut number = 0;
+        while begun.elapsed() < least || !is_over.load(Ordering::Relaxed) {
+            let document = documents::simple(&prefix, number);
+            let id = documents::simple_id(&prefix, number);
+            let insert = doc! { "insert": "beside", "documents": [document], "$db": DATABASE };
+            let find =
+                doc! { "find": "beside", "filter": { "_id": id }, "limit": 1, "$db": DATABASE };
+            for command in [insert, find] {
+                thread::sleep(PAUSE);
+                let begun = Instant::now();
+                client.command(&command)?;
+                times.saturating_record(begun.elapsed().as_nanos() as u64);
+            }
+            number += 1;
+        }
+        let done = working.join();
+        Ok((
+            times,
+            done.map_err(|_| io::Error::other("the work panicked"))??,
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_the_size_that_rates_are_told_for() {
+        assert_eq!(document(999_999).as_bytes().len(), 300);
+    }
+}
