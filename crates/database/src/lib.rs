@@ -81,7 +81,7 @@ pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin, Served};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};
-pub use operation::{Operation, OperationGuard, check_running, run_as};
+pub use operation::{Operation, OperationGuard, check_running, run_as, running};
 pub use plan_summary::PlanSummary;
 pub use quarry_collation::{Collation, SORT_KEYS_VERSION, holds_text};
 pub use quarry_journal::Level;

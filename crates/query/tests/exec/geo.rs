@@ -22,14 +22,6 @@ fn ids(found: &[String]) -> Vec<i64> {
     ids.map(Option::unwrap).collect()
 }
 
-fn aggregated(fixture: &Fixture, pipeline: &str) -> Result<Vec<String>> {
-    let pipeline = json(&format!(r#"{{"p": {pipeline}}}"#));
-    let over = Over::Collection(&fixture.namespace);
-    let request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
-    let executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
-    Ok(fixture.drain(executor))
-}
-
 const NEAR: &str = r#"{"$geometry": {"type": "Point", "coordinates": [-73.99279, 40.719296]}"#;
 
 #[test]

@@ -429,14 +429,6 @@ fn metadata_is_read_by_projections() {
     }
 }
 
-fn aggregated(fixture: &Fixture, pipeline: &str) -> Result<Vec<String>> {
-    let pipeline = json(&format!(r#"{{"p": {pipeline}}}"#));
-    let over = Over::Collection(&fixture.namespace);
-    let request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
-    let executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
-    Ok(fixture.drain(executor))
-}
-
 #[test]
 fn metadata_is_read_by_the_first_stage_that_a_find_is_not() {
     let fixture = numbers();

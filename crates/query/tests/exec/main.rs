@@ -17,6 +17,7 @@ mod pipelines;
 mod plans;
 #[path = "../random_pipeline/mod.rs"]
 mod random_pipeline;
+mod read_ahead;
 mod reads;
 mod sub_pipelines;
 mod text;
@@ -72,6 +73,15 @@ fn with_documents(documents: &[Document]) -> Fixture {
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
     fixture
+}
+
+/// The results of a pipeline over the fixture's collection.
+fn aggregated(fixture: &Fixture, pipeline: &str) -> Result<Vec<String>> {
+    let pipeline = json(&format!(r#"{{"p": {pipeline}}}"#));
+    let over = Over::Collection(&fixture.namespace);
+    let request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
+    let executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
+    Ok(fixture.drain(executor))
 }
 
 impl Fixture {

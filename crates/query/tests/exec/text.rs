@@ -57,14 +57,6 @@ fn listed(fixture: &Fixture, name: &str) -> String {
     extjson::relaxed(index.unwrap().as_raw())
 }
 
-fn aggregated(fixture: &Fixture, pipeline: &str) -> Result<Vec<String>> {
-    let pipeline = json(&format!(r#"{{"p": {pipeline}}}"#));
-    let over = Over::Collection(&fixture.namespace);
-    let request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
-    let executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
-    Ok(fixture.drain(executor))
-}
-
 /// The documents that the search finds with their scores, the best first.
 fn scored(fixture: &Fixture, filter: &str) -> Vec<(i64, f64)> {
     let projection = json(r#"{"_id": 1, "score": {"$meta": "textScore"}}"#);
