@@ -85,7 +85,7 @@ pub use operation::{Operation, OperationGuard, check_running, run_as, running};
 pub use plan_summary::PlanSummary;
 pub use quarry_collation::{Collation, SORT_KEYS_VERSION, holds_text};
 pub use quarry_journal::Level;
-pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
+pub use quarry_storage::{Cursor, EngineCounters, KeyRange, add_thread_work, take_thread_work};
 pub use record_cache::RecordCacheCounters;
 pub use sessions::record::StatementKind;
 pub use sessions::retryable_write::{RetryableWrite, SessionHistory};

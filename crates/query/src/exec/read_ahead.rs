@@ -5,17 +5,18 @@
 //! there, or short ones are about, and the operation's own thread goes on by itself.
 //!
 //! Keeps true: the documents come in the order of the scan, whoever reads them, so that no result depends on it. One thread at a
-//! time has the plan and the snapshot. The reading thread runs as the operation, which ends it; this thread's wait for a chunk is time of
-//! the scan.
+//! time has the plan and the snapshot. The reading thread runs as the operation, which ends it, and what it asks of the engine is the
+//! operation's; this thread's wait for a chunk is time of the scan.
 //!
 //! Leaves out plans that hold rows or remember records: these are counted as memory of the thread that has them.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use quarry_database::{CollectionSnapshot, Operation, running};
+use quarry_database::{CollectionSnapshot, Operation, add_thread_work, running, take_thread_work};
 use quarry_timing::{Phase, phase};
 
 use super::executor::{CHUNK_BYTES, Reading, show_each};
@@ -68,27 +69,41 @@ pub(super) fn show_read_ahead(
             if let Some(snapshot) = snapshot {
                 read_what_is_asked(reading, snapshot, operation, running, &asked, &ready);
             }
+            take_thread_work()
         };
         let named = thread::Builder::new().name("read-ahead".into());
-        if named.spawn_scoped(scope, read).is_err() {
+        let Ok(reader) = named.spawn_scoped(scope, read) else {
             return Ok(());
+        };
+        let shown = show_chunks(wanted, chunks, show);
+        match reader.join() {
+            Ok(work) => add_thread_work(work),
+            Err(panic) => resume_unwind(panic),
         }
-        let mut wanted = Some(wanted);
-        for _ in 0..BUFFERS {
-            ask(&mut wanted, Vec::new());
-        }
-        while let Some(chunk) = next(&chunks) {
-            let mut bytes = chunk?;
-            show_each(&bytes, &mut 0, show)?;
-            bytes.clear();
-            match is_of_use() {
-                true => ask(&mut wanted, bytes),
-                // It ends behind what it was asked for already.
-                false => wanted = None,
-            }
-        }
-        Ok(())
+        shown
     })
+}
+
+/// Shows the chunks that the reading thread makes, and asks it for more. It ends behind what it was asked for.
+fn show_chunks(
+    wanted: Sender<Vec<u8>>,
+    chunks: Receiver<Result<Vec<u8>>>,
+    show: &mut Show<'_>,
+) -> Result<()> {
+    let mut wanted = Some(wanted);
+    for _ in 0..BUFFERS {
+        ask(&mut wanted, Vec::new());
+    }
+    while let Some(chunk) = next(&chunks) {
+        let mut bytes = chunk?;
+        show_each(&bytes, &mut 0, show)?;
+        bytes.clear();
+        match is_of_use() {
+            true => ask(&mut wanted, bytes),
+            false => wanted = None,
+        }
+    }
+    Ok(())
 }
 
 /// Gives the reading thread a buffer for another chunk.
