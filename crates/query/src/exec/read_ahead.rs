@@ -36,11 +36,18 @@ const BUFFERS: usize = 2;
 /// The chunks that second threads have read so far.
 pub static CHUNKS_READ_AHEAD: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a plan can be read ahead by another thread: it is the scan of a collection and nothing else.
+/// Whether a plan can be read ahead by another thread: it is the scan of a collection, or of keys that serve in place of documents and are
+/// met once each.
 pub(super) fn can_be_read_ahead(root: &dyn PlanNode) -> bool {
-    let mut is_scan = root.input().is_none() && root.inputs().is_empty();
-    root.leaves(&mut |leaf| is_scan &= matches!(leaf, Leaf::Collection));
-    is_scan
+    let mut can_be = root.input().is_none() && root.inputs().is_empty();
+    root.leaves(&mut |leaf| {
+        can_be &= match leaf {
+            Leaf::Collection => true,
+            Leaf::Index(access) => !access.is_multikey,
+            Leaf::Nothing | Leaf::Id | Leaf::Count(_) | Leaf::Distinct(_) => false,
+        }
+    });
+    can_be
 }
 
 /// Whether a second thread is wanted now.
@@ -98,6 +105,8 @@ fn show_chunks(
         let mut bytes = chunk?;
         show_each(&bytes, &mut 0, show)?;
         bytes.clear();
+        // Both processors may be this operation's: whoever is ready to run goes first.
+        thread::yield_now();
         match is_of_use() {
             true => ask(&mut wanted, bytes),
             false => wanted = None,
@@ -133,7 +142,6 @@ fn read_what_is_asked(
 ) {
     let _running = interrupts::run_as(running);
     while let Ok(buffer) = asked.recv() {
-        // Whoever is ready to run goes first.
         thread::yield_now();
         let chunk = reading.read_chunk(buffer, snapshot, operation);
         if chunk.as_ref().is_ok_and(Vec::is_empty) {
