@@ -55,7 +55,7 @@ impl Scored<'_> {
         };
         let node = match &self.watch {
             None => node,
-            Some(watch) => Box::new(Watched::new(node, watch.clone())),
+            Some(watch) => Box::new(Watched::new(node, (**watch).clone())),
         };
         Solution {
             node,

@@ -76,14 +76,14 @@ pub fn remembered<'c>(
         .position(|scored| scored.ident() == index)?;
     let mut chosen = contenders.swap_remove(at);
     let sorts = wanted.sort.is_some() && chosen.order.is_none();
-    chosen.watch = Some(Watch {
+    chosen.watch = Some(Box::new(Watch {
         choices: Arc::clone(choices),
         shape,
         index,
         keys_max: works.saturating_mul(WORKS_TIMES_MAX),
         // Who sorts reads all, in the trial and now.
         batch: if sorts { u64::MAX } else { results_max(wanted) },
-    });
+    }));
     Some(chosen)
 }
 

@@ -36,7 +36,7 @@ pub struct Scored<'c> {
     /// The order is met in each range, and not from one to the next.
     pub is_merged: bool,
     /// The remembered trial that it was chosen by, if it was.
-    pub watch: Option<Watch>,
+    pub watch: Option<Box<Watch>>,
 }
 
 /// The scan of a candidate's keys.
