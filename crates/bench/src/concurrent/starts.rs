@@ -23,9 +23,9 @@ const SIDES: [&str; 3] = ["now", "before", "before again"];
 /// The ratios of one case.
 struct Ratios {
     case: Case,
-    /// Of operations a second.
+    /// Those of operations a second.
     rate: Sides,
-    /// Of the processor time that the server takes an operation.
+    /// Those of the processor time that the server takes an operation.
     processor: Sides,
 }
 
