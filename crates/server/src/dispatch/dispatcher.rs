@@ -354,7 +354,7 @@ fn check_out<'p>(
     operation: &Operation,
 ) -> Result<CheckedOut<'p>> {
     let begin = || {
-        let mut checked_out = participant.check_out(lsid.id, arguments, operation)?;
+        let mut checked_out = participant.check_out(lsid, arguments, operation)?;
         checked_out.begin(&server.database, operation, begins_with)?;
         if arguments.is_of_transaction() {
             let tag = checked_out.note_active(|| transaction_tags::number(lsid, arguments.number));
