@@ -9,7 +9,7 @@ use quarry_database::{
 };
 
 const DOCUMENT_BYTES: u64 = 100_000;
-/// What a record says of its changes, and keys; far less than a document.
+/// A record has so much more than its documents: keys, and what it says of its changes. Far less than a document.
 const SLACK_BYTES: u64 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -48,7 +48,7 @@ pub(crate) struct Store {
     pub(crate) closed: AtomicBool,
     free_space: FreeSpace,
     pub(crate) steady_points: AtomicU64,
-    /// Of the pages that commits have retired since the open.
+    /// The bytes of the pages that commits have retired since the open.
     pub(crate) retired_bytes: AtomicU64,
     commits: AtomicU64,
     steady_after_bytes: u64,
