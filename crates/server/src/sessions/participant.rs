@@ -604,6 +604,8 @@ mod tests {
         );
         let reply = other.start(1, update.clone());
         assert_eq!(code(&reply), Some(112), "{reply}");
+        let text = "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.";
+        assert_eq!(reply.get_str("errmsg"), Some(text));
         assert_eq!(labels(&reply), ["TransientTransactionError"]);
         // The error has ended it, and has freed what it held.
         assert_eq!(code(&other.run(1, insert(5))), Some(251));
