@@ -936,6 +936,11 @@ def test_a_session_is_its_users_alone(tmp_path):
             two.start_session() as other,
         ):
             one.db.command("ping", session=session)
+            with root.db.c.watch() as stream:
+                with one.start_session() as another, another.start_transaction():
+                    one.db.c.insert_one({"_id": "of one"}, session=another)
+                    lsid = another.session_id["id"]
+                assert stream.next()["lsid"] == {"id": lsid, "uid": hashlib.sha256(b"one@db").digest()}
             written = {"insert": "c", "documents": [{"_id": 1}], "lsid": session.session_id, "txnNumber": Int64(0)}
             run_as_it_is(one, written)
             # Who knows the id is not answered for the write, and ends nothing.

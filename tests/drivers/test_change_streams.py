@@ -1,5 +1,6 @@
 """Change streams: what `watch` tells, on a standalone and on a set of one, and how a stream is resumed."""
 
+import hashlib
 import itertools
 import pathlib
 import threading
@@ -296,7 +297,7 @@ def test_the_changes_of_a_transaction_come_with_its_commit_and_name_it(watched, 
     keys = [event["documentKey"]["_id"] for event in found]
     assert keys == ["outside", 1, 0, 2, "end"]
     of_transaction = found[1:4]
-    assert [event["lsid"]["id"] for event in of_transaction] == [lsid] * 3
+    assert [event["lsid"] for event in of_transaction] == [{"id": lsid, "uid": hashlib.sha256(b"").digest()}] * 3
     assert len({event["txnNumber"] for event in of_transaction}) == 1
     assert len({event["clusterTime"] for event in of_transaction}) == 1
     assert all("txnNumber" not in event and "lsid" not in event for event in (found[0], found[4]))

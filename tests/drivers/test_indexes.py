@@ -145,6 +145,20 @@ def test_drop_dups_is_taken_and_drops_nothing(collection):
     assert {"key": {"b": 1}, "name": "b_1", "v": 2} in [dict(index) for index in collection.list_indexes()]
 
 
+def test_background_is_shown_as_it_was_given_and_does_nothing(collection):
+    given = {"a": True, "b": False, "c": 1, "d": None}
+    for name, background in given.items():
+        collection.create_index(name, **({} if background is None else {"background": background}))
+    # The same index, with and without it.
+    assert collection.create_index("a") == "a_1" and collection.create_index("d", background=True) == "d_1"
+    listed = {index["name"]: index.get("background") for index in collection.list_indexes()}
+    assert listed == {"_id_": None, **{f"{name}_1": background for name, background in given.items()}}
+    assert type(listed["a_1"]) is bool and type(listed["c_1"]) is int
+    with pytest.raises(OperationFailure) as refused:
+        collection.create_index("e", background="yes")
+    assert refused.value.code == 14
+
+
 def test_sparse_and_unique_lets_the_missing_be_many(collection):
     collection.create_index("a", unique=True, sparse=True)
     collection.insert_many([{"b": 1}, {"b": 2}, {"a": 1}])

@@ -508,6 +508,45 @@ def test_pinned_snapshots_are_counted(driver):
             driver.admin.command({"setParameter": 1, "minSnapshotHistoryWindowInSeconds": 300})
 
 
+def test_what_pins_too_much_space_is_ended(driver):
+    things = driver.test_driver.pinning
+    things.drop()
+    things.insert_many([{"_id": n} for n in range(5)])
+    is_set = "setName" in driver.admin.command("hello")
+
+    def transactions():
+        return driver.admin.command("serverStatus")["transactions"]
+
+    given_up = transactions()["quarry"]["givenUpSnapshots"]
+    with driver.start_session() as session, driver.start_session(snapshot=is_set) as reader:
+        session.start_transaction()
+        things.find_one({}, session=session)
+        cursor = things.find({}, session=reader, batch_size=2)
+        next(cursor)
+        for text in "abcde":
+            things.update_one({"_id": 1}, {"$set": {"text": text * 500_000}})
+        assert transactions()["quarry"]["pinnedBytesAtMost"] > 1 << 20
+        driver.admin.command({"setParameter": 1, "snapshotPinnedMaxMB": 1})
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while transactions()["currentOpen"] != 0 or (is_set and transactions()["quarry"]["givenUpSnapshots"] == given_up):
+                assert time.monotonic() < deadline, transactions()
+            with pytest.raises(OperationFailure) as ended:
+                things.find_one({}, session=session)
+            assert ended.value.code == 251 and ended.value.has_error_label("TransientTransactionError")
+            if is_set:
+                with pytest.raises(OperationFailure) as old:
+                    list(cursor)
+                assert old.value.code == 239
+            else:
+                assert len(list(cursor)) == 4
+        finally:
+            assert driver.admin.command({"setParameter": 1, "snapshotPinnedMaxMB": 10240})["was"] == 1
+    with pytest.raises(OperationFailure) as refused:
+        driver.admin.command({"setParameter": 1, "snapshotPinnedMaxMB": -1})
+    assert refused.value.code == 2
+
+
 def figures(quarry):
     """What a monitor is told, by name."""
     with urllib.request.urlopen(f"{quarry.admin_url}metrics", timeout=PATIENCE_SECONDS) as answer:

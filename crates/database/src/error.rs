@@ -192,9 +192,9 @@ impl fmt::Display for Error {
             Error::Interrupted => f.write_str("operation was interrupted"),
             Error::Stopped => f.write_str("interrupted at shutdown"),
             Error::MaxTimeExpired => f.write_str("operation exceeded time limit"),
-            Error::WriteConflict => {
-                f.write_str("write conflict during plan execution and yielding is disabled")
-            }
+            Error::WriteConflict => f.write_str(
+                "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.",
+            ),
             Error::Storage(error) => write!(f, "storage: {error}"),
             Error::ShuttingDown => f.write_str("the server is shutting down"),
         }

@@ -75,8 +75,6 @@ struct Table {
     spare: Vec<String>,
     next_sequence: u64,
     checkpointed_lsn: u64,
-    /// Everything up to here is durable, as far as those say who free segments.
-    durable_lsn: u64,
     /// Segments that end at one of these LSNs or behind it stay, once for each copy that is being made.
     pinned: Vec<u64>,
     /// The segments that stay for an archive, where one is kept.
@@ -97,28 +95,21 @@ struct ArchiveHold {
 
 impl Table {
     /// Whether the oldest segment holds nothing above `lsn` and nothing that is pinned or waits for the archive, and a start
-    /// without it knows where the journal goes on.
-    fn holds_unneeded(&self, lsn: u64) -> bool {
-        self.holds_unneeded_but_for_archive(lsn) && !self.waits_for_archive(&self.live[0])
+    /// without it knows where the journal goes on, of which all up to `durable_lsn` is durable.
+    fn holds_unneeded(&self, lsn: u64, durable_lsn: u64) -> bool {
+        self.holds_unneeded_but_for_archive(lsn, durable_lsn)
+            && !self.waits_for_archive(&self.live[0])
     }
 
     /// Like `holds_unneeded`, for whoever takes space from the archive's hold.
-    fn holds_unneeded_but_for_archive(&self, lsn: u64) -> bool {
+    fn holds_unneeded_but_for_archive(&self, lsn: u64, durable_lsn: u64) -> bool {
         let [oldest, next, ..] = &self.live[..] else {
             return false;
         };
         let before_pins = self.pinned.iter().map(|pinned| pinned.saturating_sub(1));
         let lsn = before_pins.fold(lsn, u64::min);
         // Segments without groups end where the next one begins.
-        oldest.last_lsn.load(Ordering::Acquire) <= lsn && self.says_where_it_begins(next)
-    }
-
-    /// Whether a start that finds this segment first knows the place in the history that the journal has come to, whatever a power
-    /// loss has taken. A segment that continues an incarnation says so by its first group: there is none where its first write met
-    /// a full disk, and one that is not durable may be gone while the first one of the segment behind it is there.
-    fn says_where_it_begins(&self, segment: &Segment) -> bool {
-        let first_lsn = segment.first_lsn.load(Ordering::Acquire);
-        segment.header.begins_incarnation() || first_lsn != 0 && first_lsn <= self.durable_lsn
+        oldest.last_lsn.load(Ordering::Acquire) <= lsn && says_where_it_begins(next, durable_lsn)
     }
 
     /// Whether the segment stays because the archive does not have it yet.
@@ -154,6 +145,14 @@ impl Table {
     }
 }
 
+/// Whether a start that finds this segment first knows the place in the history that the journal has come to, whatever a power
+/// loss has taken. A segment that continues an incarnation says so by its first group: there is none where its first write met
+/// a full disk, and one that is not durable may be gone while the first one of the segment behind it is there.
+fn says_where_it_begins(segment: &Segment, durable_lsn: u64) -> bool {
+    let first_lsn = segment.first_lsn.load(Ordering::Acquire);
+    segment.header.begins_incarnation() || first_lsn != 0 && first_lsn <= durable_lsn
+}
+
 impl Segments {
     pub fn new(
         files: Arc<dyn Files>,
@@ -172,7 +171,6 @@ impl Segments {
             spare,
             next_sequence,
             checkpointed_lsn: 0,
-            durable_lsn: 0,
             pinned: Vec::new(),
             hold: options.archive_hold_bytes.map(|bytes_max| ArchiveHold {
                 bytes_max,
@@ -350,12 +348,9 @@ impl Segments {
     /// durable. Returns the bytes freed.
     pub fn free_through(&self, lsn: u64, durable_lsn: u64, now_unix_ms: u64) -> Result<u64> {
         let _making = self.making.lock();
-        {
-            let mut table = self.table.lock();
-            (table.checkpointed_lsn, table.durable_lsn) = (lsn, durable_lsn);
-        }
+        self.table.lock().checkpointed_lsn = lsn;
         let mut freed = 0;
-        while let Some(segment) = self.next_to_free(lsn, now_unix_ms) {
+        while let Some(segment) = self.next_to_free(lsn, durable_lsn, now_unix_ms) {
             freed += self.free_leaving(&segment)?;
         }
         Ok(freed)
@@ -407,17 +402,18 @@ impl Segments {
     }
 
     /// The segment that could not be freed before, or the oldest one if it is not needed any more.
-    fn next_to_free(&self, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
+    fn next_to_free(&self, lsn: u64, durable_lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
         let mut table = self.table.lock();
-        if table.leaving.is_none() {
-            let oldest = self.take_freeable(&mut table, lsn, now_unix_ms);
+        if table.leaving.is_none() && table.holds_unneeded(lsn, durable_lsn) {
+            let oldest = self.take_freeable(&mut table, now_unix_ms);
             table.leaving = oldest;
         }
         table.leaving.clone()
     }
 
-    fn take_freeable(&self, table: &mut Table, lsn: u64, now_unix_ms: u64) -> Option<Arc<Segment>> {
-        if !table.holds_unneeded(lsn) || self.is_in_window(table, now_unix_ms) {
+    /// Takes the oldest segment, which nothing needs, unless it is kept.
+    fn take_freeable(&self, table: &mut Table, now_unix_ms: u64) -> Option<Arc<Segment>> {
+        if self.is_in_window(table, now_unix_ms) {
             return None;
         }
         let oldest = table.live.remove(0);
@@ -441,9 +437,9 @@ impl Segments {
         let _making = self.making.lock();
         let oldest = {
             let mut table = self.table.lock();
-            table.durable_lsn = durable_lsn;
             let lsn = table.checkpointed_lsn;
-            if table.leaving.is_none() && table.holds_unneeded_but_for_archive(lsn) {
+            let is_unneeded = table.holds_unneeded_but_for_archive(lsn, durable_lsn);
+            if table.leaving.is_none() && is_unneeded {
                 let oldest = table.live.remove(0);
                 table.note_freed(&oldest);
                 table.leaving = Some(oldest);
@@ -580,9 +576,9 @@ impl Segments {
 
     /// Whether the oldest segment was kept for the window alone, and is outside of it by now.
     pub fn has_outlived(&self, durable_lsn: u64, now_unix_ms: u64) -> bool {
-        let mut table = self.table.lock();
-        table.durable_lsn = durable_lsn;
-        table.holds_unneeded(table.checkpointed_lsn) && !self.is_in_window(&table, now_unix_ms)
+        let table = self.table.lock();
+        let is_unneeded = table.holds_unneeded(table.checkpointed_lsn, durable_lsn);
+        is_unneeded && !self.is_in_window(&table, now_unix_ms)
     }
 
     /// Bytes of the live segments that nothing needs: they are kept for the window alone.

@@ -131,6 +131,8 @@ impl Server {
         let seconds = self.parameters.snapshot_window_s.load(Relaxed);
         let window = Duration::from_secs(seconds.unsigned_abs());
         self.database.set_snapshot_window(window);
+        let bytes_max = self.parameters.pinned_bytes_max();
+        self.database.set_pinned_bytes_max(bytes_max);
     }
 
     /// A server with default options that keeps its data in memory and listens nowhere.

@@ -134,6 +134,10 @@ impl Engine for Mdbx {
         }
     }
 
+    fn retired_bytes(&self) -> Option<u64> {
+        Some(self.store.retired_bytes.load(Ordering::Relaxed))
+    }
+
     fn close(&self) -> Result<()> {
         if let Some(steady) = &self.steady {
             steady.stop();

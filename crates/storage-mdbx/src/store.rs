@@ -48,6 +48,8 @@ pub(crate) struct Store {
     pub(crate) closed: AtomicBool,
     free_space: FreeSpace,
     pub(crate) steady_points: AtomicU64,
+    /// The bytes of the pages that commits have retired since the open.
+    pub(crate) retired_bytes: AtomicU64,
     commits: AtomicU64,
     steady_after_bytes: u64,
     /// As of the last look.
@@ -92,6 +94,7 @@ impl Store {
             closed: AtomicBool::new(false),
             free_space: FreeSpace::new(directory, options.free_bytes_min)?,
             steady_points: AtomicU64::new(0),
+            retired_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             steady_after_bytes: options.steady_after_bytes.max(1),
             unsynced_bytes: AtomicU64::new(0),
@@ -134,8 +137,8 @@ impl Store {
             .unwrap_or_else(|| self.applied_lsn.load(Ordering::SeqCst));
         self.ask_before_commit(lsn)?;
         let written = self.env.begin_write().and_then(|txn| apply(txn, batch));
-        self.latch(self.tell_full_disk(written))?;
-        self.committed(lsn);
+        let retired_bytes = self.latch(self.tell_full_disk(written))?;
+        self.committed(lsn, retired_bytes);
         Ok(())
     }
 
@@ -158,8 +161,8 @@ impl Store {
         self.ask_before_commit(lsn)?;
         let txn = self.env.begin_write();
         let reclaimed = txn.and_then(|txn| delete_some(txn, range, step_bytes));
-        let reclaimed = self.latch(self.tell_full_disk(reclaimed))?;
-        self.committed(lsn);
+        let (reclaimed, retired_bytes) = self.latch(self.tell_full_disk(reclaimed))?;
+        self.committed(lsn, retired_bytes);
         Ok(reclaimed)
     }
 
@@ -253,7 +256,9 @@ impl Store {
     }
 
     /// Notes a commit that left `lsn` as the applied one. Under `writes`.
-    fn committed(&self, lsn: u64) {
+    fn committed(&self, lsn: u64, retired_bytes: u64) {
+        self.retired_bytes
+            .fetch_add(retired_bytes, Ordering::Relaxed);
         let previous = self.applied_lsn.swap(lsn, Ordering::SeqCst);
         match self.sync_mode {
             SyncMode::Durable => self.durable_lsn.store(lsn, Ordering::SeqCst),
@@ -312,7 +317,9 @@ impl Store {
 
 /// One cursor for the whole batch: neighbouring keys are found from where it stands. (Telling
 /// libmdbx that keys are appended is slower: it then looks for the last page every time.)
-fn apply(txn: WriteTxn<'_>, batch: &WriteBatch) -> Result<()> {
+///
+/// Returns the bytes that the commit has retired.
+fn apply(txn: WriteTxn<'_>, batch: &WriteBatch) -> Result<u64> {
     let mut cursor = txn.cursor()?;
     for op in batch {
         match op {
@@ -324,7 +331,8 @@ fn apply(txn: WriteTxn<'_>, batch: &WriteBatch) -> Result<()> {
     txn.commit()
 }
 
-fn delete_some(txn: WriteTxn<'_>, range: &KeyRange, step_bytes: u64) -> Result<Reclaimed> {
+/// Deletes about `step_bytes` of a range; returns the bytes that the commit has retired, too.
+fn delete_some(txn: WriteTxn<'_>, range: &KeyRange, step_bytes: u64) -> Result<(Reclaimed, u64)> {
     let start = storable(&range.start);
     let mut cursor = txn.cursor()?;
     let mut bytes = 0;
@@ -349,8 +357,8 @@ fn delete_some(txn: WriteTxn<'_>, range: &KeyRange, step_bytes: u64) -> Result<R
         cursor.delete_here()?;
     }
     drop(cursor);
-    txn.commit()?;
-    Ok(Reclaimed { done })
+    let retired_bytes = txn.commit()?;
+    Ok((Reclaimed { done }, retired_bytes))
 }
 
 fn stored_lsn(txn: &ReadTxn) -> Result<u64> {
@@ -405,6 +413,40 @@ mod tests {
         batch.put(b"k", &lsn.to_le_bytes());
         batch.put_applied_lsn(lsn);
         store.write(&batch).unwrap();
+    }
+
+    #[test]
+    fn what_a_reader_keeps_is_counted_and_not_much_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &Options::default()).unwrap();
+        let put_all = |value: &[u8], numbers: std::ops::Range<u32>| {
+            let mut batch = WriteBatch::new();
+            for number in numbers {
+                batch.put(&number.to_be_bytes(), value);
+            }
+            store.write(&batch).unwrap();
+        };
+        put_all(&[1; 500], 0..20_000);
+        let one = |number: u32, value: &[u8]| put_all(value, number..number + 1);
+        let small = || (0..2_000).for_each(|n| one(n * 7_919 % 20_000, &[2; 40]));
+        let values = || (0..50).for_each(|n| one(n * 11, &[3; 60_000]));
+        let values_again = || (0..50).for_each(|n| one(n * 11, &[4; 10]));
+        let large = || (0..5u8).for_each(|n| put_all(&[n; 300], 0..20_000));
+        let works: [(&str, &dyn Fn()); 4] = [
+            ("small commits", &small),
+            ("values with pages of their own", &values),
+            ("those again", &values_again),
+            ("large commits", &large),
+        ];
+        for (name, work) in works {
+            let reader = store.readers.take().unwrap();
+            let before = store.retired_bytes.load(Ordering::Relaxed);
+            work();
+            let counted = store.retired_bytes.load(Ordering::Relaxed) - before;
+            let kept = reader.txn().retained_bytes().unwrap();
+            assert!(kept > 0 && counted >= kept, "{name}: {counted} of {kept}");
+            assert!(counted <= 3 * kept, "{name}: {counted} of {kept}");
+        }
     }
 
     /// The system forgets which pages it could not write: the next sync succeeds without them.

@@ -114,6 +114,13 @@ pub trait Engine: Send + Sync + 'static {
     /// The engine's work and state so far.
     fn counters(&self) -> EngineCounters;
 
+    /// The bytes on disk that writes have taken out of the latest state since the engine was opened, and that it keeps as long as
+    /// a snapshot from before them lives: about as many, and not fewer. None where the engine does not count them, so that its owner,
+    /// who knows what its batches replace, has to.
+    fn retired_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Ends what waits inside the engine for its journal, for space or for background work; such a call fails, and from
     /// now on nothing more becomes durable. For an owner that closes and cannot wait; `close` follows.
     fn stop_waiting(&self) {}

@@ -428,6 +428,10 @@ impl Engine for LateWrites {
         self.engine.counters()
     }
 
+    fn retired_bytes(&self) -> Option<u64> {
+        self.engine.retired_bytes()
+    }
+
     fn stop_waiting(&self) {
         self.engine.stop_waiting();
     }

@@ -136,6 +136,7 @@ pub(crate) mod interests;
 pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;
+mod replaced_bytes;
 pub(crate) mod session_section;
 mod standstill;
 pub(crate) mod watches;
@@ -157,6 +158,7 @@ use crate::commit::changed_records::ChangedRecords;
 use crate::commit::interests::Interests;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
+use crate::commit::replaced_bytes::{ReplacedBytes, replaced_by};
 use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
 use crate::commit::write_stop::WriteStop;
@@ -255,6 +257,7 @@ pub struct CommitPath {
     watches: Watches,
     interests: Arc<Interests>,
     write_stop: WriteStop,
+    replaced_bytes: ReplacedBytes,
 }
 
 /// Groups of the journal that is being replayed, and that the engine does not have yet.
@@ -292,6 +295,7 @@ impl CommitPath {
             watches: Watches::default(),
             interests: Arc::default(),
             write_stop: WriteStop::default(),
+            replaced_bytes: ReplacedBytes::default(),
         })
     }
 
@@ -347,6 +351,17 @@ impl CommitPath {
 
     pub fn applied_lsn(&self) -> u64 {
         self.applied.load(Ordering::Acquire)
+    }
+
+    /// A number that rises with what the latest state loses. By how much it has risen since a snapshot was made, for which it is asked
+    /// before, is about the most that the engine keeps for that snapshot and later ones.
+    pub fn replaced_bytes(&self) -> u64 {
+        self.replaced_bytes.total(self.engine.as_ref())
+    }
+
+    /// Dropped collections and indexes of so many bytes wait from now on until nobody is left who began before.
+    pub fn note_drops(&self, bytes: u64) {
+        self.replaced_bytes.note_drops(bytes);
     }
 
     /// The ident that is given out next.
@@ -447,7 +462,8 @@ impl CommitPath {
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
         let mut own = self.batch.lock();
         own.clear();
-        let (mut touches_catalog, mut may_have_marks, mut writers) = (false, false, 0);
+        let (mut touches_catalog, mut may_have_marks) = (false, false);
+        let (mut writers, mut replaced) = (0, 0);
         let mut changed = ChangedRecords::default();
         for (_, bytes) in payloads {
             let payload = Payload::parse(bytes)?;
@@ -457,6 +473,7 @@ impl CommitPath {
             touches_catalog |= payload.touches_catalog();
             may_have_marks |= payload.may_have_marks();
             writers += usize::from(payload.changes_len() > 0);
+            replaced += replaced_by(&payload);
             own.extend_from_bytes(payload.batch)?;
         }
         let last = payloads.last_lsn();
@@ -484,10 +501,17 @@ impl CommitPath {
             applying.after(batch);
         }
         self.applied.store(last, Ordering::Release);
+        self.replaced_bytes.note_records(replaced);
         drop(held);
         if own.bytes_len() > BATCH_KEPT_BYTES {
             *own = WriteBatch::new();
         }
+        self.tell(payloads, touches_catalog)
+    }
+
+    /// Tells those who wait for the group.
+    #[inline]
+    fn tell(&self, payloads: &Payloads<'_>, touches_catalog: bool) -> Result<()> {
         // The question has the fence that the next one needs, too.
         if self.watches.has_readers() {
             self.wake_readers(payloads, touches_catalog)?;

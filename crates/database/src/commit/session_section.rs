@@ -8,6 +8,9 @@
 
 use crate::keyspace::varint::{read_i64, read_len, write_i64, write_len};
 
+/// The bytes of a user's digest: a SHA-256.
+pub const USER_BYTES: usize = 32;
+
 const HAS_USER: u8 = 1;
 const IS_TRANSACTION: u8 = 2;
 
@@ -17,7 +20,7 @@ pub struct SessionSection<'a> {
     /// The UUID of the session.
     pub id: &'a [u8; 16],
     /// The digest of the user whose session it is, where there is one.
-    pub user: Option<&'a [u8; 32]>,
+    pub user: Option<&'a [u8; USER_BYTES]>,
     /// The number that the client gave to the retryable write or the transaction.
     pub txn_number: i64,
     /// Whether the record is a transaction of several statements, not a retryable write.
@@ -51,7 +54,7 @@ pub struct RecordSession<'a> {
     /// The UUID of the session.
     pub id: &'a [u8; 16],
     /// The digest of the user whose session it is, where there is one.
-    pub user: Option<&'a [u8; 32]>,
+    pub user: Option<&'a [u8; USER_BYTES]>,
     /// The number that the client gave to the retryable write or the transaction.
     pub txn_number: i64,
     /// Whether the record is a transaction of several statements, not a retryable write.
@@ -82,7 +85,7 @@ pub(super) fn read_session(bytes: &[u8]) -> Option<(RecordSession<'_>, &[u8])> {
     let (user, rest) = match flags & HAS_USER {
         0 => (None, rest),
         _ => rest
-            .split_first_chunk::<32>()
+            .split_first_chunk::<USER_BYTES>()
             .map(|(user, rest)| (Some(user), rest))?,
     };
     let (txn_number, rest) = read_i64(rest)?;
@@ -100,4 +103,41 @@ pub(super) fn read_session(bytes: &[u8]) -> Option<(RecordSession<'_>, &[u8])> {
         statement_count,
     };
     Some((session, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The byte of its flags says whether a user follows: what has been written without one is read as ever.
+    #[test]
+    fn a_session_names_its_user_or_nobody() {
+        let mut bytes = vec![2];
+        bytes.extend_from_slice(&[9; 16]);
+        bytes.extend_from_slice(&[10, 0]);
+        let nobodys = SessionSection {
+            id: &[9; 16],
+            user: None,
+            txn_number: 5,
+            is_transaction: true,
+            statements: &[],
+        };
+        let somebodys = SessionSection {
+            user: Some(&[7; USER_BYTES]),
+            ..nobodys
+        };
+        let mut with_user = vec![3];
+        with_user.extend_from_slice(&bytes[1..17]);
+        with_user.extend_from_slice(&[7; USER_BYTES]);
+        with_user.extend_from_slice(&[10, 0]);
+        for (section, bytes) in [(nobodys, bytes), (somebodys, with_user)] {
+            let mut written = Vec::new();
+            section.write(&mut written);
+            assert_eq!(written, bytes);
+            let (read, rest) = read_session(&bytes).unwrap();
+            assert!(rest.is_empty() && read.is_transaction);
+            assert_eq!((read.id, read.user), (section.id, section.user));
+            assert_eq!(read.txn_number, 5);
+        }
+    }
 }

@@ -91,7 +91,7 @@ impl Database {
     /// [`Scope`](crate::Scope); and the time by which it is asked for again. SnapshotTooOld where nobody has asked for that
     /// state while it was the latest.
     pub fn pin_snapshot(&self, at: Option<u64>) -> Result<(Arc<PinnedSnapshot>, u64)> {
-        self.pinned.pin(&self.reads, self.commits.journal(), at)
+        self.pinned.pin(&self.reads, &self.commits, at)
     }
 
     /// Keeps snapshots that are pinned from now on for so long, for those who name their times.
@@ -99,9 +99,21 @@ impl Database {
         self.pinned.set_window(window);
     }
 
-    /// How many snapshots are pinned, and how old the oldest is.
+    /// From now on a pinned snapshot is given up once the engine may keep more than so many bytes for it; with none, no snapshot
+    /// is. Whoever reads on in it is told SnapshotTooOld. Transactions are ended by whoever asks `pinned_bytes_of` about them.
+    pub fn set_pinned_bytes_max(&self, bytes_max: Option<u64>) {
+        self.pinned.set_bytes_max(bytes_max);
+    }
+
+    /// How many snapshots are pinned, how old the oldest is, and what they cost.
     pub fn pinned_figures(&self) -> PinnedFigures {
-        self.pinned.figures()
+        self.pinned.figures(self.commits.path().replaced_bytes())
+    }
+
+    /// About the bytes, at most, that the engine keeps for the snapshot of a transaction.
+    pub fn pinned_bytes_of(&self, transaction: &Transaction) -> u64 {
+        let now = self.commits.path().replaced_bytes();
+        now.saturating_sub(transaction.replaced_before())
     }
 
     /// Begins a transaction, in which operations work by a [`Scope`](crate::Scope). Its snapshot is made here.
@@ -117,7 +129,8 @@ impl Database {
         operation: &Operation,
     ) -> Result<Arc<Transaction>> {
         let (snapshot, lsn) = pinned.share()?;
-        let transaction = (self.writer).begin_transaction_at(snapshot, lsn, operation)?;
+        let before = pinned.replaced_before();
+        let transaction = (self.writer).begin_transaction_at(snapshot, lsn, before, operation)?;
         Ok(Arc::new(transaction))
     }
 

@@ -287,7 +287,7 @@ impl Database {
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
                 let is_ready = engine.ready() == Readiness::Ready;
-                pinned.expire();
+                pinned.expire(commits.path().replaced_bytes());
                 let reclaim = || match is_ready {
                     true => reclaimer.step(&commits, &catalog, &epochs, stop),
                     false => Ok(()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quarry_bson::compare::compare_documents;
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_collation::{Collation, SORT_KEYS_VERSION};
 use quarry_keystring::Direction;
 
@@ -139,6 +139,8 @@ pub struct Index {
     pub expire_after_s: Option<i32>,
     /// Kept up to date and not used by plans.
     pub hidden: bool,
+    /// The option `background`, which is shown as it was given and does nothing: no build holds a collection up.
+    background: Option<Value>,
     /// Being built: kept up to date by writers, not used by plans.
     pub building: bool,
     /// The specification as listIndexes shows it.
@@ -310,6 +312,7 @@ impl Index {
             sort_keys: None,
             expire_after_s: None,
             hidden: false,
+            background: None,
             building: false,
             spec: Document::new(),
             marks: AtomicU64::new(0),
@@ -490,7 +493,11 @@ impl Index {
             let option = element.name().as_str()?;
             let value = element.value();
             match option {
-                "key" | "name" | "ns" | "background" | "comment" => {}
+                "key" | "name" | "ns" | "comment" => {}
+                "background" => {
+                    truth(option, value)?;
+                    self.background = Some(value.into());
+                }
                 "v" => {
                     if !matches!(value.as_i64_exact(), Some(1 | 2)) {
                         return Err(cannot_create(format!(
@@ -549,6 +556,9 @@ impl Index {
             if set {
                 spec.append(option, true);
             }
+        }
+        if let Some(background) = &self.background {
+            spec.append("background", background.clone());
         }
         if let Some(seconds) = self.expire_after_s {
             spec.append("expireAfterSeconds", seconds);

@@ -10,7 +10,7 @@ use quarry_storage::WriteBatch;
 use smallvec::SmallVec;
 
 use crate::commit::payload::now_ms;
-use crate::commit::session_section::SessionSection;
+use crate::commit::session_section::{SessionSection, USER_BYTES};
 use crate::keyspace::layout::{self, SESSION_BYTES};
 use crate::sessions::record::{SessionRecord, StatementKind};
 use crate::sessions::statement_set::StatementSet;
@@ -62,6 +62,8 @@ impl SessionHistory {
 /// One command of a session that writes with a txnNumber.
 pub struct RetryableWrite {
     session: [u8; SESSION_BYTES],
+    /// The digest of the user whose session it is, if it is known.
+    user: Option<[u8; USER_BYTES]>,
     txn_number: i64,
     progress: Mutex<Progress>,
 }
@@ -93,6 +95,7 @@ impl RetryableWrite {
     ) -> RetryableWrite {
         RetryableWrite {
             session,
+            user: None,
             txn_number,
             progress: Mutex::new(Progress {
                 history,
@@ -102,6 +105,15 @@ impl RetryableWrite {
                 staged: None,
                 records: 0,
             }),
+        }
+    }
+
+    /// Names the user whose session it is, by the digest that stands beside the id in an lsid.
+    #[must_use]
+    pub fn of_user(self, user: [u8; USER_BYTES]) -> RetryableWrite {
+        RetryableWrite {
+            user: Some(user),
+            ..self
         }
     }
 
@@ -210,7 +222,7 @@ impl RetryableWrite {
         ids
     }
 
-    /// The session as the journal record of a piece names it.
+    /// The session as the journal record of a piece names it. No event tells of it, so the user is left out.
     pub(crate) fn section<'s>(&'s self, statements: &'s [i32]) -> SessionSection<'s> {
         SessionSection {
             id: &self.session,
@@ -224,6 +236,7 @@ impl RetryableWrite {
     /// The session as the journal record of a transaction names it.
     pub(crate) fn transaction_section(&self) -> SessionSection<'_> {
         SessionSection {
+            user: self.user.as_ref(),
             is_transaction: true,
             ..self.section(&[])
         }

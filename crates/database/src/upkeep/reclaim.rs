@@ -61,29 +61,29 @@ impl Reclaimer {
             self.applied_seen = applied;
             // The engine shows a mark before the catalog's cache has forgotten what was dropped.
             catalog.wait_until_applied();
-            if !self.waiting.is_empty() && !epochs.advance() {
+            if self.waiting.is_empty() {
+                return Ok(());
+            }
+            if !epochs.advance() {
                 self.waiting.clear();
                 self.applied_seen = 0;
+                return Ok(());
             }
+            // Whoever is in an epoch that began before keeps all of it.
+            commits
+                .path()
+                .note_drops(estimated_bytes(engine, &self.waiting)?);
             return Ok(());
         }
         if !epochs.old_is_empty() {
             return Ok(());
         }
         let begun = Instant::now();
-        while let [first, rest @ ..] = &self.waiting[self.reclaimed..] {
+        while let Some((range, count)) = first_range(&self.waiting[self.reclaimed..]) {
             // The marks stay: the next start goes on.
             if stop.is_set() || begun.elapsed() > TICK_TIME {
                 return Ok(());
             }
-            let following = rest.iter().zip(first.0 + 1..);
-            let in_a_row = following.take_while(|(ident, next)| ident.0 == *next);
-            let count = 1 + in_a_row.count();
-            let last = self.waiting[self.reclaimed + count - 1];
-            let range = KeyRange {
-                start: first.prefix().as_bytes().to_vec(),
-                end: last.prefix().end(),
-            };
             if !engine.reclaim(range, STEP_BYTES)?.done {
                 return Ok(());
             }
@@ -118,6 +118,29 @@ impl Reclaimer {
         }
         Ok(true)
     }
+}
+
+/// The range of the first ident and of those that follow it without a gap, and how many they are.
+fn first_range(idents: &[Ident]) -> Option<(KeyRange, usize)> {
+    let (first, rest) = idents.split_first()?;
+    let following = rest.iter().zip(first.0 + 1..);
+    let in_a_row = following.take_while(|(ident, next)| ident.0 == *next);
+    let count = 1 + in_a_row.count();
+    let range = KeyRange {
+        start: first.prefix().as_bytes().to_vec(),
+        end: idents[count - 1].prefix().end(),
+    };
+    Some((range, count))
+}
+
+/// The bytes that idents take, as the engine estimates them.
+fn estimated_bytes(engine: &dyn Engine, mut idents: &[Ident]) -> Result<u64> {
+    let mut bytes = 0;
+    while let Some((range, count)) = first_range(idents) {
+        bytes += engine.size_estimate(&range)?;
+        idents = &idents[count..];
+    }
+    Ok(bytes)
 }
 
 fn marks(engine: &dyn Engine) -> Result<Vec<Ident>> {

@@ -149,7 +149,8 @@ impl Writer {
 
     /// The figures of transactions since the start.
     pub fn transaction_counters(&self) -> TransactionCounters {
-        self.transactions.counters()
+        let replaced_bytes = self.parts.commits.path().replaced_bytes();
+        self.transactions.counters(replaced_bytes)
     }
 
     /// How long the transactions were open that have ended.
@@ -248,7 +249,8 @@ impl Writer {
 
     /// Begins a transaction, whose snapshot is made here. WriteConflict where as many are open as may be.
     pub fn begin_transaction(&self, operation: &Operation) -> Result<Transaction> {
-        let entered = OpenTransactions::enter(&self.transactions)?;
+        let replaced_before = self.parts.commits.path().replaced_bytes();
+        let entered = OpenTransactions::enter(&self.transactions, replaced_before)?;
         // Not above what the snapshot has.
         let lsn = self.parts.commits.path().applied_lsn();
         let unit = self.begin(operation, UnitReads::Snapshot)?;
@@ -265,16 +267,17 @@ impl Writer {
         Ok(Transaction::new(unit, lsn, entered))
     }
 
-    /// Like `begin_transaction`, over a snapshot that was made before and has every commit up to `lsn`. What was changed and
-    /// changed back since is no conflict.
+    /// Like `begin_transaction`, over a snapshot that was made before, when commits had replaced `replaced_before` bytes, and has every
+    /// commit up to `lsn`. What was changed and changed back since is no conflict.
     pub fn begin_transaction_at(
         &self,
         snapshot: ReadSnapshot,
         lsn: u64,
+        replaced_before: u64,
         operation: &Operation,
     ) -> Result<Transaction> {
         operation.check()?;
-        let entered = OpenTransactions::enter(&self.transactions)?;
+        let entered = OpenTransactions::enter(&self.transactions, replaced_before)?;
         let applied_lsn = || self.parts.commits.path().applied_lsn();
         let unit = WriteUnit::begin_at(&self.parts.locks, snapshot, applied_lsn);
         Ok(Transaction::new(unit, lsn, entered))

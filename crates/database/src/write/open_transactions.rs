@@ -24,8 +24,8 @@ pub const TRANSACTIONS_MEMORY_BYTES_MAX: u64 = if cfg!(test) { 2 << 20 } else { 
 /// The transactions that are open, and counts of those that were.
 #[derive(Default)]
 pub struct OpenTransactions {
-    /// When each began, by its number.
-    open: Mutex<BTreeMap<u64, Instant>>,
+    /// The begin of each, by its number.
+    open: Mutex<BTreeMap<u64, Begin>>,
     started: AtomicU64,
     committed: AtomicU64,
     aborted: AtomicU64,
@@ -33,6 +33,14 @@ pub struct OpenTransactions {
     memory_bytes: AtomicU64,
     /// From the begin to the end of each that has ended.
     durations: Mutex<Durations>,
+}
+
+/// The begin of a transaction.
+#[derive(Clone, Copy)]
+struct Begin {
+    at: Instant,
+    /// The bytes that commits had replaced before its snapshot was made (`CommitPath::replaced_bytes`).
+    replaced_before: u64,
 }
 
 /// The figures of transactions since the start.
@@ -52,34 +60,42 @@ pub struct TransactionCounters {
     pub memory_bytes: u64,
     /// The age of the one that has been open for longest.
     pub oldest: Option<Duration>,
+    /// About the bytes, at most, that the engine keeps for the snapshots of those that are open.
+    pub pinned_bytes: u64,
 }
 
 /// A transaction among those that are open; it leaves when this is dropped, and counts as aborted unless it was committed.
 pub(super) struct Entered {
     transactions: Arc<OpenTransactions>,
     number: u64,
-    begun: Instant,
+    begin: Begin,
     staged_bytes: u64,
     memory_bytes: u64,
     is_committed: bool,
 }
 
 impl OpenTransactions {
-    /// Enters a transaction that begins, before it has a snapshot. WriteConflict where as many are open as may be: the others
-    /// end some time, and this one may begin again.
-    pub(super) fn enter(transactions: &Arc<OpenTransactions>) -> Result<Entered> {
-        let begun = Instant::now();
+    /// Enters a transaction that begins, before it has a snapshot, with the bytes that commits have replaced before that.
+    /// WriteConflict where as many are open as may be: the others end some time, and this one may begin again.
+    pub(super) fn enter(
+        transactions: &Arc<OpenTransactions>,
+        replaced_before: u64,
+    ) -> Result<Entered> {
+        let begin = Begin {
+            at: Instant::now(),
+            replaced_before,
+        };
         let mut open = transactions.open.lock();
         if open.len() >= OPEN_TRANSACTIONS_MAX {
             return Err(Error::WriteConflict);
         }
         let number = transactions.started.fetch_add(1, Ordering::Relaxed);
-        open.insert(number, begun);
+        open.insert(number, begin);
         drop(open);
         Ok(Entered {
             transactions: Arc::clone(transactions),
             number,
-            begun,
+            begin,
             staged_bytes: 0,
             memory_bytes: 0,
             is_committed: false,
@@ -91,12 +107,15 @@ impl OpenTransactions {
         self.durations.lock().clone()
     }
 
-    /// The figures now.
-    pub fn counters(&self) -> TransactionCounters {
-        let (open, oldest) = {
+    /// The figures now, where commits have replaced so many bytes since the start.
+    pub fn counters(&self, replaced_bytes: u64) -> TransactionCounters {
+        let (open, oldest, replaced_before) = {
             let open = self.open.lock();
-            (open.len() as u64, open.values().min().copied())
+            let oldest = open.values().map(|begin| begin.at).min();
+            let replaced_before = open.values().map(|begin| begin.replaced_before).min();
+            (open.len() as u64, oldest, replaced_before)
         };
+        let pinned = replaced_before.map(|before| replaced_bytes.saturating_sub(before));
         TransactionCounters {
             open,
             started: self.started.load(Ordering::Relaxed),
@@ -105,6 +124,7 @@ impl OpenTransactions {
             staged_bytes: self.staged_bytes.load(Ordering::Relaxed),
             memory_bytes: self.memory_bytes.load(Ordering::Relaxed),
             oldest: oldest.map(|begun| begun.elapsed()),
+            pinned_bytes: pinned.unwrap_or(0),
         }
     }
 }
@@ -112,7 +132,12 @@ impl OpenTransactions {
 impl Entered {
     /// When the transaction was entered.
     pub fn begun(&self) -> Instant {
-        self.begun
+        self.begin.at
+    }
+
+    /// The bytes that commits had replaced before its snapshot was made.
+    pub fn replaced_before(&self) -> u64 {
+        self.begin.replaced_before
     }
 
     /// Counts what the transaction has staged and takes in memory by now. False where all together take too much.
@@ -148,7 +173,10 @@ impl Drop for Entered {
             false => &transactions.aborted,
         };
         ended.fetch_add(1, Ordering::Relaxed);
-        transactions.durations.lock().record(self.begun.elapsed());
+        transactions
+            .durations
+            .lock()
+            .record(self.begin.at.elapsed());
     }
 }
 

@@ -23,6 +23,7 @@ pub struct Transaction {
     is_ended: AtomicBool,
     begun: Instant,
     snapshot_lsn: u64,
+    replaced_before: u64,
     staged_bytes: AtomicU64,
 }
 
@@ -35,6 +36,7 @@ impl Transaction {
     pub(super) fn new(unit: WriteUnit, snapshot_lsn: u64, entered: Entered) -> Transaction {
         Transaction {
             begun: entered.begun(),
+            replaced_before: entered.replaced_before(),
             state: Mutex::new(Some(Open { unit, entered })),
             is_ended: AtomicBool::new(false),
             snapshot_lsn,
@@ -55,6 +57,11 @@ impl Transaction {
     /// Its snapshot has every commit up to this LSN.
     pub fn snapshot_lsn(&self) -> u64 {
         self.snapshot_lsn
+    }
+
+    /// The bytes that commits had replaced before its snapshot was made.
+    pub(crate) fn replaced_before(&self) -> u64 {
+        self.replaced_before
     }
 
     /// Whether it was committed or ended.

@@ -202,6 +202,7 @@ fn append_transaction(event: &ChangeEvent<'_>, out: &mut DocumentBuilder<'_>) {
     out.append("txnNumber", session.txn_number);
     let mut lsid = out.document("lsid");
     append_uuid("id", session.id, &mut lsid);
+    // A record that an earlier version wrote does not name it.
     if let Some(user) = session.user {
         let bytes = &user[..];
         lsid.append("uid", RawValue::Binary(RawBinary { subtype: 0, bytes }));

@@ -1,10 +1,9 @@
 //! `configureFailPoint`: switches a fault on or off that a driver wants to be tested with. Only in test mode.
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_query::ErrorCode;
 
 use crate::dispatch::command::{Command, Invocation};
-use crate::dispatch::error::{CommandError, Result};
+use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, any, object};
 use crate::dispatch::privilege::Requires;
 
@@ -21,12 +20,6 @@ pub static COMMAND: Command = Command {
 };
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
-    if !invocation.server.parameters.are_test_commands_enabled {
-        return Err(CommandError::new(
-            ErrorCode::COMMAND_NOT_FOUND,
-            "no such command: 'configureFailPoint'",
-        ));
-    }
     let name = invocation.required(COMMAND.name)?.text()?;
     let mode = invocation.required("mode")?.value();
     let data = invocation.document("data")?.unwrap_or(RawDocument::EMPTY);

@@ -29,7 +29,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             versions.push("1");
         }
         versions.finish();
-        entry.array("deprecatedApiVersions").finish();
+        let mut versions = entry.array("deprecatedApiVersions");
+        if command.is_deprecated_in_api_1 {
+            versions.push("1");
+        }
+        versions.finish();
         entry.finish();
     }
     commands.finish();

@@ -120,6 +120,7 @@ mod shutdown;
 mod stage_surroundings;
 mod start_session;
 mod statements;
+mod test_api_versions;
 mod top;
 mod update;
 mod update_role;
@@ -232,6 +233,11 @@ pub static COMMANDS: &[&Command] = &[
     &set_parameter::COMMAND,
     &shutdown::COMMAND,
     &start_session::COMMAND,
+    &test_api_versions::DEPRECATION,
+    &test_api_versions::DEPRECATION_IN_VERSION_2,
+    &test_api_versions::REMOVAL,
+    &test_api_versions::VERSION_2,
+    &test_api_versions::VERSIONS_1_AND_2,
     &top::COMMAND,
     &update::COMMAND,
     &update_role::COMMAND,

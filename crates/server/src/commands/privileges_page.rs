@@ -89,6 +89,14 @@ const ASKED_FOR: &[(&str, &str)] = &[
         "a role that the user has, or `viewRole` on the database of each role",
     ),
     ("startSession", ""),
+    ("testDeprecation", "the server was started for tests"),
+    (
+        "testDeprecationInVersion2",
+        "the server was started for tests",
+    ),
+    ("testRemoval", "the server was started for tests"),
+    ("testVersion2", "the server was started for tests"),
+    ("testVersions1And2", "the server was started for tests"),
     (
         "updateRole",
         "`revokeRole` on all databases, and `grantRole` on the database of each role and privilege that it gives",

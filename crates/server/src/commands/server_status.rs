@@ -160,6 +160,12 @@ fn transactions(server: &Server, reply: &mut DocumentBuilder<'_>) {
     let oldest = pinned.oldest.unwrap_or_default();
     let micros = i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX);
     held.append("oldestPinnedMicros", micros);
+    // Who is older keeps what the younger ones keep, too.
+    let pinned_bytes = counters.pinned_bytes.max(pinned.pinned_bytes);
+    let pinned_bytes = i64::try_from(pinned_bytes).unwrap_or(i64::MAX);
+    held.append("pinnedBytesAtMost", pinned_bytes);
+    let given_up = i64::try_from(pinned.given_up).unwrap_or(i64::MAX);
+    held.append("givenUpSnapshots", given_up);
     held.finish();
     section.finish();
 }

@@ -61,6 +61,8 @@ pub struct Command {
     pub session_use: SessionUse,
     /// Part of the versioned API, version 1.
     pub is_in_api_1: bool,
+    /// A part of that version, refused to clients that want no deprecated commands.
+    pub is_deprecated_in_api_1: bool,
     /// Served in test mode alone; otherwise it is as if there were no such command.
     pub is_for_tests: bool,
     /// Its fields hold what only the client and the server may see: only its name is shown anywhere.
@@ -92,6 +94,7 @@ impl Command {
             takes_snapshot: false,
             session_use: SessionUse::None,
             is_in_api_1: false,
+            is_deprecated_in_api_1: false,
             is_for_tests: false,
             has_secrets: false,
             secret_field: None,
@@ -436,7 +439,7 @@ impl<'a> Parsing<'_, 'a> {
                 11
             }
             b"apiDeprecationErrors" => {
-                self.api.deprecation_errors = true;
+                self.api.deprecation_errors = Some(value.is_truthy());
                 12
             }
             b"$clusterTime" => {
@@ -540,13 +543,13 @@ fn database(name: &str) -> Result<&str> {
 struct Api<'a> {
     version: Option<&'a str>,
     is_strict: bool,
-    deprecation_errors: bool,
+    deprecation_errors: Option<bool>,
 }
 
 impl Api<'_> {
     fn check(&self, command: &Command) -> Result<()> {
         match self.version {
-            None if self.is_strict || self.deprecation_errors => Err(CommandError::new(
+            None if self.is_strict || self.deprecation_errors.is_some() => Err(CommandError::new(
                 ErrorCode::API_VERSION_ERROR,
                 "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
             )),
@@ -561,6 +564,13 @@ impl Api<'_> {
                     command.name
                 ),
             )),
+            Some(_) if self.deprecation_errors == Some(true) && command.is_deprecated_in_api_1 => {
+                let message = format!(
+                    "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version 1",
+                    command.name
+                );
+                Err(CommandError::new(ErrorCode::API_DEPRECATION_ERROR, message))
+            }
             _ => Ok(()),
         }
     }

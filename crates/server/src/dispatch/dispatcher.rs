@@ -166,7 +166,7 @@ fn run<'a>(
 ) -> Result<()> {
     // Whoever mistypes the name of a command may have given it a password.
     outcome.has_secrets = true;
-    let command = find(call.body)?;
+    let command = find(server, call.body)?;
     outcome.kind = command.kind;
     outcome.command_name = command.name;
     // Before the arguments are looked at: a wrong one ends here, and the line that tells of it hides the others.
@@ -354,7 +354,7 @@ fn check_out<'p>(
     operation: &Operation,
 ) -> Result<CheckedOut<'p>> {
     let begin = || {
-        let mut checked_out = participant.check_out(lsid.id, arguments, operation)?;
+        let mut checked_out = participant.check_out(lsid, arguments, operation)?;
         checked_out.begin(&server.database, operation, begins_with)?;
         if arguments.is_of_transaction() {
             let tag = checked_out.note_active(|| transaction_tags::number(lsid, arguments.number));
@@ -437,7 +437,8 @@ impl Drop for RunningGuard<'_> {
     }
 }
 
-fn find(body: RawDocument<'_>) -> Result<&'static Command> {
+/// The command that a body names. One for tests is not there unless the server was started for them.
+fn find(server: &Server, body: RawDocument<'_>) -> Result<&'static Command> {
     let Some(first) = body.first() else {
         return Err(CommandError::new(
             ErrorCode::COMMAND_NOT_FOUND,
@@ -445,7 +446,9 @@ fn find(body: RawDocument<'_>) -> Result<&'static Command> {
         ));
     };
     let name = first.name();
-    (name.as_str().ok().and_then(commands::find)).ok_or_else(|| not_found(&name.to_string_lossy()))
+    (name.as_str().ok().and_then(commands::find))
+        .filter(|command| !command.is_for_tests || server.parameters.are_test_commands_enabled)
+        .ok_or_else(|| not_found(&name.to_string_lossy()))
 }
 
 /// The error of a command that there is not, with the reason where it is one of MongoDB's.

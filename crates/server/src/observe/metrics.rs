@@ -197,10 +197,9 @@ impl Scrape {
         Ok(())
     }
 
-    /// The transactions, and what they and the snapshots that are kept for reads at a time hold.
+    /// The transactions, and what they hold.
     fn transactions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let transactions = self.server.database.transaction_counters();
-        let pinned = self.server.database.pinned_figures();
         for (name, help, value) in [
             (
                 "quarry_transactions_open",
@@ -216,16 +215,6 @@ impl Scrape {
                 "quarry_transactions_oldest_seconds",
                 "Age of the oldest open transaction, whose snapshot keeps what was replaced since",
                 transactions.oldest.unwrap_or_default().as_secs(),
-            ),
-            (
-                "quarry_snapshots_pinned",
-                "Snapshots that are kept, or still read, for reads at a cluster time",
-                pinned.count as u64,
-            ),
-            (
-                "quarry_snapshots_pinned_oldest_seconds",
-                "Age of the oldest of the kept snapshots",
-                pinned.oldest.unwrap_or_default().as_secs(),
             ),
         ] {
             gauge(encoder, name, help, value)?;
@@ -249,7 +238,42 @@ impl Scrape {
         ] {
             counter(encoder, name, help, value)?;
         }
-        Ok(())
+        self.pinned_snapshots(transactions.pinned_bytes, encoder)
+    }
+
+    /// The snapshots that are kept for reads at a time, and the space that they and the transactions keep the engine from giving
+    /// back.
+    fn pinned_snapshots(
+        &self,
+        pinned_by_transactions: u64,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let pinned = self.server.database.pinned_figures();
+        for (name, help, value) in [
+            (
+                "quarry_snapshots_pinned",
+                "Snapshots that are kept, or still read, for reads at a cluster time",
+                pinned.count as u64,
+            ),
+            (
+                "quarry_snapshots_pinned_oldest_seconds",
+                "Age of the oldest of the kept snapshots",
+                pinned.oldest.unwrap_or_default().as_secs(),
+            ),
+            (
+                "quarry_snapshots_pinned_bytes_at_most",
+                "Bytes replaced or dropped since the oldest open transaction or kept snapshot began; no more does the engine keep for them",
+                pinned_by_transactions.max(pinned.pinned_bytes),
+            ),
+        ] {
+            gauge(encoder, name, help, value)?;
+        }
+        counter(
+            encoder,
+            "quarry_snapshots_given_up",
+            "Snapshots given up because they pinned too much space",
+            pinned.given_up,
+        )
     }
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

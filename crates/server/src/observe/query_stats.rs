@@ -35,7 +35,7 @@ pub struct QueryStats {
 #[derive(Default)]
 struct Table {
     /// By the shape. Clients choose the keys, and the map has a seed of its own.
-    shapes: HashMap<Box<[u8]>, Numbers>,
+    shapes: HashMap<Arc<[u8]>, Numbers>,
     bytes: usize,
     /// Counts the queries that were recorded.
     turn: u64,
@@ -138,13 +138,12 @@ impl QueryStats {
         let mut table = self.table.lock();
         table.turn += 1;
         let turn = table.turn;
-        if !table.shapes.contains_key(&query.key) {
-            table.bytes += query.key.len() + ENTRY_BYTES;
-            table
-                .shapes
-                .insert(query.key.clone(), Numbers::first_seen(now));
+        let key = &*query.key;
+        if !table.shapes.contains_key(key) {
+            table.bytes += key.len() + ENTRY_BYTES;
+            table.shapes.insert(key.into(), Numbers::first_seen(now));
         }
-        let Some(numbers) = table.shapes.get_mut(&query.key) else {
+        let Some(numbers) = table.shapes.get_mut(key) else {
             return;
         };
         let is_first = numbers.executions == 0;
@@ -165,15 +164,17 @@ impl QueryStats {
         }
     }
 
-    /// The shapes with their numbers, as documents of `key` and `metrics`. Each is charged to the operation that asks.
+    /// The shapes with their numbers, as documents of `key` and `metrics`. Each is charged to the operation that asks. Queries that end wait
+    /// for a list of shares in the shapes and then for one shape at a time, never for `show`; a shape that goes meanwhile is left out.
     pub fn list(
         &self,
         show: &mut dyn FnMut(RawDocument<'_>, Document) -> quarry_query::Result<()>,
     ) -> quarry_query::Result<()> {
-        let shapes = self.table.lock().shapes.clone();
-        for (key, numbers) in &shapes {
-            if let Ok(key) = RawDocument::new(key) {
-                show(key, numbers.to_document())?;
+        let keys: Vec<Arc<[u8]>> = self.table.lock().shapes.keys().cloned().collect();
+        for key in keys {
+            let numbers = self.table.lock().shapes.get(&key).cloned();
+            if let (Ok(shape), Some(numbers)) = (RawDocument::new(&key), numbers) {
+                show(shape, numbers.to_document())?;
             }
         }
         Ok(())
@@ -345,6 +346,22 @@ mod tests {
         let table = stats.table.lock();
         assert_eq!(table.shapes[first.as_raw().as_bytes()].executions, 201);
         assert!(table.shapes.len() < 20);
+    }
+
+    #[test]
+    fn queries_end_while_the_shapes_are_shown() {
+        let stats = stats();
+        (0..5).for_each(|number| run(stats, number, 1));
+        let mut shown = 0;
+        let list = stats.list(&mut |_, metrics| {
+            shown += 1;
+            // The first one pushes all others out.
+            (100..300).for_each(|number| run(stats, number, 1));
+            assert_eq!(metrics.as_raw().get_i64("execCount"), Some(1));
+            Ok(())
+        });
+        list.unwrap();
+        assert_eq!(shown, 1);
     }
 
     #[test]

@@ -29,6 +29,9 @@ const SESSION_TIMEOUT_MINUTES_DEFAULT: i32 = 30;
 const SNAPSHOT_WINDOW_S_DEFAULT: i64 = 300;
 /// An older snapshot would keep the engine from giving back what was replaced for too long.
 const SNAPSHOT_WINDOW_S_MAX: i64 = 86_400;
+/// Five minutes of replacing 30 MiB a second, which is as long as snapshots are kept.
+const SNAPSHOT_PINNED_MB_DEFAULT: i64 = 10_240;
+const SNAPSHOT_PINNED_MB_MAX: i64 = 1 << 40;
 /// MongoDB's minute.
 const TTL_SLEEP_S_DEFAULT: i64 = 60;
 /// The sync interval of `--durability journaled`.
@@ -66,6 +69,8 @@ pub struct Parameters {
     pub transaction_lock_ms: AtomicI64,
     /// How long a snapshot is kept for reads that name its time.
     pub snapshot_window_s: AtomicI64,
+    /// The MiB that the engine may keep for a transaction or a snapshot; 0 = without a bound.
+    snapshot_pinned_mb: AtomicI64,
     pub slow_ms: AtomicI64,
     /// The rest between two passes that delete what has expired.
     pub ttl_sleep_s: AtomicI64,
@@ -103,7 +108,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -127,6 +132,7 @@ const NAMES: [&str; 27] = [
     "scramIterationCount",
     "scramSHA1IterationCount",
     "slowOpThresholdMs",
+    "snapshotPinnedMaxMB",
     "traceSampleRate",
     "transactionLifetimeLimitSeconds",
     "ttlMonitorEnabled",
@@ -146,6 +152,7 @@ impl Parameters {
             transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
             transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
             snapshot_window_s: AtomicI64::new(SNAPSHOT_WINDOW_S_DEFAULT),
+            snapshot_pinned_mb: AtomicI64::new(SNAPSHOT_PINNED_MB_DEFAULT),
             slow_ms: AtomicI64::new(config.slow_ms),
             ttl_sleep_s: AtomicI64::new(TTL_SLEEP_S_DEFAULT),
             is_ttl_enabled: AtomicBool::new(true),
@@ -266,6 +273,12 @@ impl Parameters {
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
+    /// The bytes that the engine may keep for a transaction or a snapshot; none where there is no bound.
+    pub fn pinned_bytes_max(&self) -> Option<u64> {
+        let mb = self.snapshot_pinned_mb.load(Relaxed).unsigned_abs();
+        (mb > 0).then_some(mb << 20)
+    }
+
     pub fn trace_sample_rate(&self) -> f64 {
         f64::from_bits(self.trace_sample_rate.load(Relaxed))
     }
@@ -301,6 +314,7 @@ impl Parameters {
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
             "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
+            "snapshotPinnedMaxMB" => reply.append(name, self.snapshot_pinned_mb.load(Relaxed)),
             "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
             "maxTransactionLockRequestTimeoutMillis" => {
                 reply.append(name, self.transaction_lock_ms.load(Relaxed))
@@ -348,6 +362,7 @@ impl Parameters {
             "scramIterationCount" => RawValue::Int64(self.scram_sha256_iterations.load(Relaxed)),
             "scramSHA1IterationCount" => RawValue::Int64(self.scram_sha1_iterations.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
+            "snapshotPinnedMaxMB" => RawValue::Int64(self.snapshot_pinned_mb.load(Relaxed)),
             "traceSampleRate" => RawValue::Double(self.trace_sample_rate()),
             "maxTransactionLockRequestTimeoutMillis" => {
                 RawValue::Int64(self.transaction_lock_ms.load(Relaxed))
@@ -426,6 +441,15 @@ impl Parameters {
                     )));
                 }
                 self.snapshot_window_s.store(seconds, Relaxed);
+            }
+            "snapshotPinnedMaxMB" => {
+                let mb = number()?;
+                if !(0..=SNAPSHOT_PINNED_MB_MAX).contains(&mb) {
+                    return Err(CommandError::bad_value(format!(
+                        "snapshotPinnedMaxMB must be from 0 to {SNAPSHOT_PINNED_MB_MAX}"
+                    )));
+                }
+                self.snapshot_pinned_mb.store(mb, Relaxed);
             }
             "transactionLifetimeLimitSeconds" => {
                 let seconds = number()?;

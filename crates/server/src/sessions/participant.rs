@@ -23,7 +23,8 @@ use quarry_query::ErrorCode;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
-use crate::sessions::session::SessionId;
+use crate::sessions::owner::SessionOwner;
+use crate::sessions::session::{Lsid, SessionId};
 
 /// How often a command that waits for its session looks whether it was killed.
 const WAIT_TICK: Duration = Duration::from_millis(20);
@@ -89,6 +90,7 @@ pub struct CheckedOut<'p> {
     participant: &'p Participant,
     state: MutexGuard<'p, State>,
     session: SessionId,
+    owner: SessionOwner,
     arguments: TransactionArguments,
 }
 
@@ -96,7 +98,7 @@ impl Participant {
     /// Waits until no other command has the session.
     pub fn check_out(
         &self,
-        session: SessionId,
+        lsid: Lsid,
         arguments: TransactionArguments,
         operation: &Operation,
     ) -> Result<CheckedOut<'_>> {
@@ -109,7 +111,8 @@ impl Participant {
         Ok(CheckedOut {
             participant: self,
             state,
-            session,
+            session: lsid.id,
+            owner: lsid.owner,
             arguments,
         })
     }
@@ -260,6 +263,7 @@ impl CheckedOut<'_> {
         };
         let history = std::mem::take(&mut self.state.history);
         let write = RetryableWrite::new(self.session.0, self.arguments.number, history);
+        let write = write.of_user(self.owner.0);
         operation.record_statements(write);
         let write = operation.retryable().expect("it was just set");
         let record = write.commit_record();
@@ -600,6 +604,8 @@ mod tests {
         );
         let reply = other.start(1, update.clone());
         assert_eq!(code(&reply), Some(112), "{reply}");
+        let text = "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.";
+        assert_eq!(reply.get_str("errmsg"), Some(text));
         assert_eq!(labels(&reply), ["TransientTransactionError"]);
         // The error has ended it, and has freed what it held.
         assert_eq!(code(&other.run(1, insert(5))), Some(251));
@@ -729,13 +735,17 @@ mod tests {
             number: 1,
             part: Part::RetryableWrite,
         };
+        let lsid = Lsid {
+            id: client.id,
+            owner: SessionOwner::NOBODY,
+        };
         let first = Operation::default();
-        let held = participant.check_out(client.id, arguments, &first).unwrap();
+        let held = participant.check_out(lsid, arguments, &first).unwrap();
         let killed = Operation::new(Some(std::time::Instant::now() + Duration::from_millis(1)));
-        let second = participant.check_out(client.id, arguments, &killed);
+        let second = participant.check_out(lsid, arguments, &killed);
         assert_eq!(second.err().map(|error| error.code), Some(50));
         assert!(!participant.is_idle());
         drop(held);
-        assert!(participant.check_out(client.id, arguments, &first).is_ok());
+        assert!(participant.check_out(lsid, arguments, &first).is_ok());
     }
 }

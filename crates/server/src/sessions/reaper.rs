@@ -1,6 +1,7 @@
 //! The thread that ends what nobody uses any more: sessions after
 //! `localLogicalSessionTimeoutMinutes`, cursors after ten, transactions after
-//! `transactionLifetimeLimitSeconds`; and that forgets what sessions that have ended had written.
+//! `transactionLifetimeLimitSeconds` or when the engine may keep more than `snapshotPinnedMaxMB` for them; and that forgets what
+//! sessions that have ended had written.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 use quarry_bson::DateTime;
 
 use crate::dispatch::error::Result;
+use crate::observe::log;
 use crate::server::Server;
 use crate::sessions::session::SessionId;
 use crate::threads;
@@ -53,13 +55,20 @@ fn wait_and_reap(server: &'static Server, behind: &Mutex<Option<[u8; 16]>>) -> b
     true
 }
 
-/// Ends the transactions that have been open for too long, and what runs in them.
+/// Ends the transactions that have been open for too long or whose snapshots cost too much space, and what runs in them.
 fn end_old_transactions(server: &'static Server) {
     let seconds = server.parameters.transaction_lifetime_s.load(Relaxed);
     let lifetime = Duration::from_secs(seconds.unsigned_abs());
+    let bytes_max = server.parameters.pinned_bytes_max();
     for (session, participant, open) in server.sessions.open_transactions() {
-        if open.transaction.begun().elapsed() < lifetime {
+        let is_old = open.transaction.begun().elapsed() >= lifetime;
+        let pinned_bytes = server.database.pinned_bytes_of(&open.transaction);
+        let is_costly = bytes_max.is_some_and(|bytes_max| pinned_bytes > bytes_max);
+        if !is_old && !is_costly {
             continue;
+        }
+        if is_costly {
+            note_costly(session, pinned_bytes);
         }
         participant.end_transaction();
         server.sessions.note_closed(session);
@@ -68,6 +77,17 @@ fn end_old_transactions(server: &'static Server) {
             server.connections.kill_session(session);
         }
     }
+}
+
+fn note_costly(session: SessionId, pinned_bytes: u64) {
+    log::warning(
+        "transaction",
+        "transaction ended because of the space that its snapshot may pin",
+        &[
+            ("lsid", session.to_string().into()),
+            ("pinnedBytesAtMost", pinned_bytes.into()),
+        ],
+    );
 }
 
 /// Takes away what sessions had written that have ended, and goes on with the walk over all that is stored, for those that no

@@ -42,12 +42,26 @@ impl Env {
     }
 }
 
+/// The pages that a commit retires while it notes which pages it has retired: of a tree of three levels, and of what it takes out there
+/// of former commits.
+const GC_PAGES_A_COMMIT: u64 = 6;
+
 /// A live transaction, which aborts when dropped.
 pub(super) struct Txn(NonNull<MDBX_txn>);
 
 impl Txn {
     pub(super) fn as_ptr(&self) -> *mut MDBX_txn {
         self.0.as_ptr()
+    }
+
+    /// The figures of the transaction, without a look at the readers.
+    fn info(&self) -> Result<mdbx_sys::MDBX_txn_info> {
+        // SAFETY: the struct is plain numbers, for which zero is a value.
+        let mut info: mdbx_sys::MDBX_txn_info = unsafe { std::mem::zeroed() };
+        // SAFETY: the transaction is live; `info` is a place for its figures.
+        let code = unsafe { mdbx_sys::mdbx_txn_info(self.as_ptr(), &raw mut info, false) };
+        check("ask a transaction", code)?;
+        Ok(info)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
@@ -133,6 +147,12 @@ impl ReadTxn {
         RawCursor::bind(&self.txn).map(ReadCursor)
     }
 
+    /// The bytes of the pages that commits have retired since its own, which it keeps.
+    #[cfg(test)]
+    pub(crate) fn retained_bytes(&self) -> Result<u64> {
+        Ok(self.txn.info()?.txn_space_retired)
+    }
+
     /// Roughly the bytes that keys from `start` to `end` (empty: the last) take in pages.
     pub(crate) fn estimate_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64> {
         // SAFETY: the struct is plain numbers, for which zero is a value.
@@ -188,7 +208,10 @@ impl WriteTxn<'_> {
         RawCursor::bind(&self.txn).map(WriteCursor)
     }
 
-    pub(crate) fn commit(self) -> Result<()> {
+    /// Commits. Returns the bytes of the pages that the latest state has no more and that older readers keep: about as many, and
+    /// not fewer.
+    pub(crate) fn commit(self) -> Result<u64> {
+        let retired_bytes = self.retired_bytes()?;
         let Self { txn, .. } = self;
         let raw = txn.as_ptr();
         std::mem::forget(txn);
@@ -200,6 +223,12 @@ impl WriteTxn<'_> {
                 "libmdbx aborted the transaction in its commit".into(),
             ));
         }
-        check("commit", code)
+        check("commit", code)?;
+        Ok(retired_bytes + GC_PAGES_A_COMMIT * PAGE_BYTES as u64)
+    }
+
+    /// The bytes of the pages that it has replaced so far.
+    fn retired_bytes(&self) -> Result<u64> {
+        Ok(self.txn.info()?.txn_space_retired)
     }
 }
