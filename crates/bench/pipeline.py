@@ -48,10 +48,9 @@ def order(number):
 # Name, seconds that are the goal for a million documents (None: there is none), pipelines that are run one after the other, DuckDB's
 # query, SQLite's query (None: it has none).
 FACETS = {field: [{"$sortByCount": f"${field}"}, {"$limit": 5}] for field in ("kind", "day", "quantity", "user", "amount")}
-GROUP, ONE_THREAD, ONE_OVER_TWO_MIN = "group, five accumulators", "one thread", 1.7
 FACET, PARTS, FACET_OVER_PARTS_MAX = "facet of five", "its five pipelines one by one", 1.3
 CASES = [
-    (GROUP, 1 / 1.5,
+    ("group, five accumulators", 1 / 1.5,
      [[{"$group": {"_id": "$kind", "n": {"$sum": 1}, "sum": {"$sum": "$amount"}, "avg": {"$avg": "$amount"},
                    "min": {"$min": "$amount"}, "max": {"$max": "$quantity"}}}]],
      "select kind, count(*), sum(amount), avg(amount), min(amount), max(quantity) from orders group by kind",
@@ -148,23 +147,6 @@ class Server:
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-class OneThread(Server):
-    """The server that this has started, with nobody reading ahead for a pipeline."""
-
-    def load(self, documents):
-        """The documents are there."""
-
-    def run(self, case):
-        self.read_ahead(False)
-        try:
-            return super().run(case)
-        finally:
-            self.read_ahead(True)
-
-    def read_ahead(self, is_on):
-        self.database.client.admin.command({"setParameter": 1, "scanReadAheadEnabled": is_on})
-
-
 class Library:
     """A database in a file, asked by a child process for each run, whose peak of memory is its own."""
 
@@ -248,8 +230,7 @@ def start(binary, scratch):
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit((scratch / "log").read_text(errors="replace"))
         time.sleep(0.05)
-    uri = f"mongodb://127.0.0.1:{(directory / 'quarry.port').read_text().strip()}/"
-    return [Server("quarry", uri, process), OneThread(ONE_THREAD, uri, process)]
+    return Server("quarry", f"mongodb://127.0.0.1:{(directory / 'quarry.port').read_text().strip()}/", process)
 
 
 def main():
@@ -263,14 +244,14 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
-        own = start(options.quarry, scratch) if options.quarry else []
+        own = [start(options.quarry, scratch)] if options.quarry else []
         try:
             sides = own + [Server(*server.split("=", 1)) for server in options.servers] + libraries(scratch)
             for side in sides:
                 side.load(options.documents)
             table, others = measure(sides, options)
         finally:
-            for server in own[:1]:
+            for server in own:
                 server.process.terminate()
                 server.process.wait()
     text = page(table, others, options)
@@ -324,8 +305,7 @@ def page(table, others, options):
         f"# Pipelines over {options.documents:,} documents", "",
         f"Reproduce with `make bench-pipeline`{'' if options.documents == DOCUMENTS else ', which takes ' + format(DOCUMENTS, ',')}. Measured on {os.cpu_count()} cores of {models[0] if models else 'an unknown processor'}.", "",
         f"{options.documents:,} documents of about 300 bytes each, and {USERS:,} users to look up, on RocksDB with default options; "
-        f"{'one round' if options.rounds == 1 else f'the best of {options.rounds} rounds'}, in which the sides take turns. A second thread reads ahead for the pipelines that take in the whole "
-        f"collection, but for those of `{ONE_THREAD}`, which is the same server without it. `processor` is the time that the server's "
+        f"{'one round' if options.rounds == 1 else f'the best of {options.rounds} rounds'}, in which the sides take turns. A pipeline runs on one core. `processor` is the time that the server's "
         "process used of it, `peak` the most memory that the process had, caches of the engine among it, `read` what the "
         "engine handed out, and `spilled` what stages wrote to disk, all for `quarry`. DuckDB (one thread) reads columns of a table that was made of the same documents, SQLite "
         "takes the fields out of one JSON text a row with each query.", "",
@@ -369,11 +349,6 @@ def verdicts(table, options):
             figure = own[name]
             reached = "reached" if figure.seconds <= goal else "reached in processor seconds alone" if figure.processor <= goal else "missed"
             yield f"- {name}: {figure.seconds:.2f} s, {figure.processor:.2f} of a processor, at most {goal:.2f} s asked for: {reached}."
-    one = table.get(GROUP, {}).get(ONE_THREAD)
-    if one and GROUP in own:
-        ratio = one.seconds / own[GROUP].seconds
-        reached = "reached" if ratio >= ONE_OVER_TWO_MIN else "missed"
-        yield f"- {GROUP}: {ratio:.2f} times as fast as {ONE_THREAD}, at least {ONE_OVER_TWO_MIN} asked for: {reached}."
     if FACET in own and PARTS in own:
         ratio = own[FACET].seconds / own[PARTS].seconds
         reached = "reached" if ratio <= FACET_OVER_PARTS_MAX else "missed"

@@ -180,11 +180,6 @@ impl Drop for OperationGuard {
     }
 }
 
-/// The operation that runs on this thread, for another thread that is to work for it.
-pub fn running() -> Option<Arc<Operation>> {
-    RUNNING.with_borrow(Option::clone)
-}
-
 /// Does work that has to be done although the operation that runs on this thread was killed or is out of time.
 pub fn run_unbound<T>(work: impl FnOnce() -> T) -> T {
     let suspended = Suspended(RUNNING.take());

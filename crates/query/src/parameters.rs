@@ -1,4 +1,4 @@
-//! The parameters of queries: numbers that an administrator changes while the server runs, under MongoDB's names where it has them.
+//! The parameters of queries: numbers that an administrator changes while the server runs, under MongoDB's names.
 //!
 //! A new one is a static here and an entry of `ALL`; the server shows and sets whatever is in the list. They hold for the
 //! process. Each is read when a stage begins, never for a document.
@@ -10,7 +10,7 @@ use crate::stage_memory::MEMORY_BYTES_MAX;
 /// A parameter with its value now.
 #[derive(Debug)]
 pub struct Parameter {
-    /// MongoDB's name for it, where it has one.
+    /// MongoDB's name for it.
     pub name: &'static str,
     /// Whether it is on or off, and no number.
     pub is_flag: bool,
@@ -51,12 +51,6 @@ pub static DENSIFY_DOCUMENTS: Parameter =
 pub static QUERY_STATS_RATE_LIMIT: Parameter =
     Parameter::number("internalQueryStatsRateLimit", -1, 0);
 
-/// Whether a second thread reads ahead for a pipeline that takes in a whole collection, while a processor is idle.
-pub static SCAN_READ_AHEAD: Parameter = Parameter {
-    is_flag: true,
-    ..Parameter::number("scanReadAheadEnabled", 0, 1)
-};
-
 /// All of them, by name.
 pub static ALL: &[&Parameter] = &[
     &ALLOW_DISK_USE_BY_DEFAULT,
@@ -65,7 +59,6 @@ pub static ALL: &[&Parameter] = &[
     &SORT_MEMORY_BYTES,
     &SPILLING_DISK_BYTES_FREE,
     &QUERY_STATS_RATE_LIMIT,
-    &SCAN_READ_AHEAD,
 ];
 
 impl Parameter {

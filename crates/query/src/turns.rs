@@ -145,13 +145,6 @@ impl Turns {
         }
     }
 
-    /// Whether a processor is free for a second thread of a long operation: it is the only one, and no short ones are about.
-    pub(crate) fn has_idle_processor(&self) -> bool {
-        let state = self.lock();
-        let long = state.working.len() + state.waiting.len();
-        state.processors > 1 && !state.are_short_about && long <= 1
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.processors == 0 {
@@ -495,25 +488,6 @@ mod tests {
             state.end(number);
         }
         assert_eq!(order, [4, 3, 2, 1]);
-    }
-
-    #[test]
-    fn a_second_thread_has_a_processor_only_while_nobody_else_wants_one() {
-        let (mut first, mut second) = (None, None);
-        let turns = turns(2);
-        assert!(turns.has_idle_processor());
-        turns.look(&mut first, goes_on).unwrap();
-        assert!(turns.has_idle_processor());
-        turns.look(&mut second, goes_on).unwrap();
-        assert!(!turns.has_idle_processor());
-        turns.end(second.unwrap());
-        assert!(turns.has_idle_processor());
-        turns.lock().are_short_about = true;
-        assert!(!turns.has_idle_processor());
-        turns.lock().are_short_about = false;
-        turns.lock().processors = 1;
-        assert!(!turns.has_idle_processor());
-        turns.end(first.unwrap());
     }
 
     #[test]

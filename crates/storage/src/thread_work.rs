@@ -42,19 +42,6 @@ pub fn take_thread_work() -> ThreadWork {
     WORK.take()
 }
 
-/// Counts the work that another thread has done for the operation on this one.
-pub fn add_thread_work(done: ThreadWork) {
-    add(|work| {
-        work.gets += done.gets;
-        work.seeks += done.seeks;
-        work.nexts += done.nexts;
-        work.bytes_read += done.bytes_read;
-        work.bytes_written += done.bytes_written;
-        work.cache_hits += done.cache_hits;
-        work.cache_misses += done.cache_misses;
-    });
-}
-
 #[inline]
 pub(crate) fn add(change: impl FnOnce(&mut ThreadWork)) {
     let mut work = WORK.get();
@@ -88,13 +75,5 @@ mod tests {
         assert_eq!(work.bytes_read, 5 + 6);
         assert!(work.bytes_written > 0);
         assert_eq!(take_thread_work(), ThreadWork::default());
-        add_thread_work(work);
-        engine.get(b"a", &mut |_| ()).unwrap();
-        let both = ThreadWork {
-            gets: work.gets + 1,
-            bytes_read: work.bytes_read + 5,
-            ..work
-        };
-        assert_eq!(take_thread_work(), both);
     }
 }

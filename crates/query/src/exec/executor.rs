@@ -6,14 +6,11 @@
 //! exception: it reads all its input first, and its rows are as old as the batch that began it. So are the stages of a
 //! pipeline that hold documents. A filter that draws at random is the other exception: it would draw anew for documents that
 //! it has already answered about, so what was read ahead of it stays as old as the batch that read it.
-//!
-//! A stage that takes all its input may have a second thread read for it (`read_ahead`).
 
 use quarry_bson::RawDocument;
 use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
 
 use super::collections::OtherCollections;
-use super::read_ahead::{self, CHUNKS_BEFORE, can_be_read_ahead, show_read_ahead};
 use crate::error::Result;
 use crate::memory::{self, Account, Charge};
 use crate::pipeline::{Execution, Run, Show, Source, show_all};
@@ -26,7 +23,7 @@ const SHOWN_CHUNK_DOCUMENTS: u64 = 1024;
 /// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
 /// twice as many: little is read in vain, and few cursors are opened.
 const FIRST_CHUNK_DOCUMENTS: u64 = 16;
-pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// A running find or aggregate, which gives one document after the other and outlives a request.
 pub struct Executor {
@@ -278,7 +275,7 @@ impl Input {
                 let Viewed {
                     snapshot, reading, ..
                 } = &mut **viewed;
-                reading.each(snapshot, operation, show)
+                reading.each(snapshot.as_ref(), operation, show)
             }
             // What whoever takes them holds is not in the account of who makes them.
             Input::Made(executor) => show_all(show, |out| executor.next(operation, out)),
@@ -287,7 +284,7 @@ impl Input {
 }
 
 /// Shows the documents from `position` on, which moves behind each that is shown.
-pub(super) fn show_each(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
+fn show_each(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
     while let Some((document, rest)) =
         RawDocument::split_first(bytes.get(*position..).unwrap_or_default())
     {
@@ -410,12 +407,10 @@ impl Reading {
     /// Shows all documents that are left, where they were read.
     fn each(
         &mut self,
-        snapshot: &mut Option<CollectionSnapshot>,
+        snapshot: Option<&CollectionSnapshot>,
         operation: &Operation,
         show: &mut Show<'_>,
     ) -> Result<()> {
-        let can_be_read_ahead = !self.varies && can_be_read_ahead(&*self.root);
-        let mut chunks = 0;
         loop {
             let Ahead {
                 bytes,
@@ -426,10 +421,6 @@ impl Reading {
             } = &mut self.ahead;
             show_each(bytes, position, show)?;
             *taken = *documents;
-            if can_be_read_ahead && chunks >= CHUNKS_BEFORE && read_ahead::is_of_use() {
-                show_read_ahead(self, snapshot, operation, show)?;
-                chunks = 0;
-            }
             let Some(snapshot) = snapshot else {
                 return Err(no_snapshot());
             };
@@ -438,28 +429,7 @@ impl Reading {
             if self.ahead.is_empty() {
                 return Ok(());
             }
-            chunks += 1;
         }
-    }
-
-    /// Reads a chunk into a buffer that is empty, for who shows all of it; nothing at the end.
-    pub(super) fn read_chunk(
-        &mut self,
-        buffer: Vec<u8>,
-        snapshot: &CollectionSnapshot,
-        operation: &Operation,
-    ) -> Result<Vec<u8>> {
-        debug_assert!(self.ahead.is_empty() && buffer.is_empty());
-        (self.ahead.bytes, self.ahead.position) = (buffer, 0);
-        self.chunk = SHOWN_CHUNK_DOCUMENTS;
-        self.fill(snapshot, operation)?;
-        self.ahead.taken = self.ahead.documents;
-        Ok(std::mem::take(&mut self.ahead.bytes))
-    }
-
-    /// Another thread is to have the reading: what it holds is counted no more by this one.
-    pub(super) fn give_up_charge(&mut self) {
-        self.ahead.held = Charge::default();
     }
 
     /// The next chunk is the first of a pipeline's batch.

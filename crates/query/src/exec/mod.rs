@@ -20,7 +20,6 @@ mod find_and_modify;
 mod insert;
 mod modify;
 mod plan_cache;
-mod read_ahead;
 mod recorded;
 mod request;
 mod update;
@@ -41,7 +40,6 @@ pub use explain::{Explained, Verbosity, explain};
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use plan_cache::{PlanCacheChange, change_plan_cache};
-pub use read_ahead::CHUNKS_READ_AHEAD;
 pub use recorded::{find_and_modify_again, update_again};
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,

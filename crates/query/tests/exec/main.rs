@@ -17,7 +17,6 @@ mod pipelines;
 mod plans;
 #[path = "../random_pipeline/mod.rs"]
 mod random_pipeline;
-mod read_ahead;
 mod reads;
 mod sub_pipelines;
 mod text;

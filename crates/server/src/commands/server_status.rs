@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quarry_bson::{DateTime, Document, DocumentBuilder};
 use quarry_database::RecordCacheCounters;
-use quarry_query::exec::CHUNKS_READ_AHEAD;
 use quarry_query::memory_budget::BUDGET;
 use quarry_query::spilling::{GROUPS, SORTS};
 use quarry_query::turns::TURNS;
@@ -547,8 +546,6 @@ fn long_reads(section: &mut DocumentBuilder<'_>) {
     shown.append("waiting", signed(turns.waiting));
     shown.append("turns", signed(turns.taken));
     shown.append("waitedMicros", signed(turns.waited_us));
-    let chunks = CHUNKS_READ_AHEAD.load(Relaxed);
-    shown.append("chunksReadAhead", signed(chunks));
     shown.finish();
 }
 
