@@ -23,6 +23,7 @@ use crate::planner::{
     Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
     choose_for_equalities, choose_to_show, refuse_without_index,
 };
+use crate::projection::Projection;
 use crate::query_shape::QueryParts;
 
 /// Chooses the plan of a read that is to be run, and counts what it reads. Without an operation no plans are tried.
@@ -156,18 +157,20 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
         sort: parsed.sort.as_ref(),
         ..wanted
     };
+    // Who changes a record wants its key, and projects what he has changed.
+    let projection = parsed.projection.as_ref();
+    let projection = projection.filter(|_| wanted.kept == Kept::Document);
     let metadata = wanted.metadata.with(parsed.metadata());
     if !metadata.is_empty() {
-        return with_metadata(parsed, metadata, wanted);
+        return with_metadata(parsed, (metadata, projection), wanted);
     }
-    match &parsed.projection {
-        // Who changes a record wants its key, and projects what he has changed.
-        Some(projection) if wanted.kept == Kept::Document => Wanted {
+    match projection {
+        Some(projection) => Wanted {
             projection: Some(projection),
             read: projection.required_fields(),
             ..wanted
         },
-        _ => wanted,
+        None => wanted,
     }
 }
 
@@ -175,14 +178,14 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
 #[cold]
 fn with_metadata<'w>(
     parsed: &'w Parsed,
-    metadata: MetadataKinds,
+    (metadata, projection): (MetadataKinds, Option<&'w Projection>),
     wanted: Wanted<'w>,
 ) -> Wanted<'w> {
     Wanted {
         metadata,
+        projection,
         read: None,
         returned_key: parsed.returned_key.as_ref(),
-        projection: parsed.projection.as_ref(),
         ..wanted
     }
 }
