@@ -76,8 +76,33 @@ def test_scores_in_projections_sorts_and_pipelines(articles):
     assert list(articles.aggregate(pipeline)) == [{"subject": "coffee", "score": 1.0}]
     summed = [{"$match": {"$text": {"$search": "cake coffee"}}}, {"$group": {"_id": None, "views": {"$sum": "$views"}}}]
     assert list(articles.aggregate(summed)) == [{"_id": None, "views": 155}]
+    # Without a sort the documents are given as they are found, in as many batches as it takes.
+    batches = articles.find({"$text": {"$search": "coffee shop cake baking leche"}}, {"score": SCORE}, batch_size=2)
+    assert sorted(thing["_id"] for thing in batches) == [1, 2, 3, 4, 5, 7, 8]
     joined = [{"$match": {"_id": 1}}, {"$lookup": {"from": articles.name, "pipeline": summed, "as": "all"}}]
     assert list(articles.aggregate(joined))[0]["all"] == [{"_id": None, "views": 155}]
+
+
+def test_the_best_is_changed_first(articles):
+    asked = {"$text": {"$search": "coffee shop"}}
+    changed = articles.find_one_and_update(asked, {"$set": {"views": 6}}, sort=[("s", SCORE)], projection={"views": 1})
+    assert changed == {"_id": 2, "views": 5}
+    assert articles.find_one_and_delete(asked, sort=[("s", SCORE)])["_id"] == 2
+    articles.create_index("views")
+    either = {"$or": [{"views": 100}, asked]}
+    assert articles.find_one_and_delete(either, sort=[("s", SCORE)])["_id"] == 1
+    assert articles.find_one_and_replace(either, {"subject": "tea"}, sort=[("s", SCORE)])["_id"] == 7
+    assert articles.find_one_and_delete(either, sort=[("s", SCORE)])["_id"] == 4
+    assert articles.find_one_and_delete(either, sort=[("s", SCORE)]) is None
+    assert refusal(lambda: articles.find_one_and_delete(asked, projection={"s": SCORE})) == 238
+    assert is_valid(articles)
+
+
+def test_a_search_within_an_or_gives_scores_to_what_it_finds(articles):
+    articles.create_index("views")
+    found = articles.find({"$or": [{"views": {"$gte": 100}}, {"$text": {"$search": "coffee shop"}}]}, {"score": SCORE}, batch_size=2)
+    found = {thing["_id"]: thing.get("score") for thing in found}
+    assert found == {1: 1.0, 2: 1.5, 7: 0.75, 4: None, 5: None}
 
 
 def test_definitions_are_listed_as_mongodb_lists_them(articles):

@@ -27,6 +27,10 @@ const ASK_IT: &[(&str, &str)] = &[
     ("hello", "the times of this node, and users"),
     ("own_views", "views of this node's journal and sessions"),
     ("profile", "the profiler is this node's"),
+    (
+        "remove_query_settings",
+        "the settings of queries are this node's set's",
+    ),
     ("repl_set_get_status", "the times of this node"),
     ("repl_set_reconfig", "the configuration of this node's set"),
     ("revoke_privileges_from_role", "users and roles: `access`"),
@@ -38,6 +42,10 @@ const ASK_IT: &[(&str, &str)] = &[
     ("server_status", "the state of this node"),
     ("set_cluster_parameter", "the parameters of this node's set"),
     ("set_default_rw_concern", "the defaults of this node's set"),
+    (
+        "set_query_settings",
+        "the settings of queries are this node's set's",
+    ),
     ("update_role", "users and roles: `access`"),
     ("update_user", "users and roles: `access`"),
     ("users_info", "users and roles: `access`"),

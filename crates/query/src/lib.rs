@@ -36,6 +36,7 @@ pub mod matcher;
 pub mod pipeline;
 pub mod planner;
 pub mod projection;
+pub mod query_settings;
 pub mod query_shape;
 pub mod sort;
 pub mod update;

@@ -227,14 +227,6 @@ impl KeyPattern {
         })
     }
 
-    /// The directions of the values of its entries: a wildcard field has two, a path and what stands there.
-    pub fn directions(&self) -> impl Iterator<Item = Direction> + '_ {
-        self.fields.iter().flat_map(|field| {
-            let path = field.is_wildcard.then_some(Direction::Ascending);
-            path.into_iter().chain([field.direction])
-        })
-    }
-
     /// Whether its entries depend on all fields of a document.
     pub fn is_of_every_path(&self) -> bool {
         self.fields.iter().any(|field| field.path == EVERY_PATH)
@@ -366,15 +358,12 @@ impl Index {
         let Some(specification) = self.collation.specification() else {
             return Ok(());
         };
-        let how = match self.pattern.kind.as_deref() {
-            None | Some("2dsphere") => return Ok(()),
-            Some(WILDCARD) => "is not supported yet",
-            Some(_) => "is not supported",
-        };
-        let kind = self.pattern.kind.as_deref().unwrap_or_default();
-        Err(cannot_create(format!(
-            "Index type '{kind}' does not support collation: {specification} {how}, and `collation: {{locale: \"simple\"}}` makes an index without one"
-        )))
+        match self.pattern.kind.as_deref() {
+            None | Some("2dsphere" | WILDCARD) => Ok(()),
+            Some(kind) => Err(cannot_create(format!(
+                "Index type '{kind}' does not support collation: {specification} is not supported, and `collation: {{locale: \"simple\"}}` makes an index without one"
+            ))),
+        }
     }
 
     /// The definition with changed options, under the same ident; not compiled.

@@ -399,12 +399,21 @@ impl Emit<'_, '_> {
         self.finish(start)
     }
 
-    /// The entry of values that a kind has made.
+    /// The entry of values that a kind has made. The path of a wildcard field stays as it is, whatever the collation.
     fn emit_special(&mut self, values: &[RawValue<'_>]) -> Result<()> {
         let start = self.begin();
         let KeyBuffer { bytes, bits, .. } = &mut *self.buffer;
-        for (direction, value) in self.index.pattern.directions().zip(values) {
-            encode_value(bytes, bits, *value, direction);
+        let collation = &self.index.collation;
+        let mut values = values.iter();
+        for field in &self.index.pattern.fields {
+            if field.is_wildcard
+                && let Some(path) = values.next()
+            {
+                encode_value(bytes, bits, *path, Direction::Ascending);
+            }
+            if let Some(value) = values.next() {
+                encode_collated(collation, bytes, bits, *value, field.direction);
+            }
         }
         self.finish(start)
     }

@@ -220,6 +220,7 @@ impl OtherCollections {
         };
         let wanted = Wanted {
             asked: Some(&asked),
+            settings: find.context.query_settings(),
             skip: find.skip,
             limit: find.limit,
             ..Wanted::default()

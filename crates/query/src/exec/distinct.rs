@@ -60,23 +60,16 @@ pub fn distinct(
         return Ok(found.values);
     }
     let asked = QueryParts::of(request.filter, context.collation());
-    let mut root = match plan_of_values(
-        &snapshot,
-        &parsed,
-        (&path, Missing::IsNone),
-        (request.hint, &asked),
-        false,
-    )? {
+    let wanted = Wanted {
+        asked: Some(&asked),
+        settings: context.query_settings(),
+        hint: request.hint,
+        read: Some(std::slice::from_ref(&path)),
+        ..Wanted::default()
+    };
+    let mut root = match plan_of_values(&snapshot, &parsed, (&path, Missing::IsNone), wanted)? {
         Some(root) => root,
-        None => {
-            let wanted = Wanted {
-                asked: Some(&asked),
-                hint: request.hint,
-                read: Some(std::slice::from_ref(&path)),
-                ..Wanted::default()
-            };
-            plan(&snapshot, &parsed, Some(operation), wanted)?
-        }
+        None => plan(&snapshot, &parsed, Some(operation), wanted)?,
     };
     let context = PlanContext {
         snapshot: &snapshot,

@@ -31,6 +31,7 @@ use crate::plan::{
     Count, Flow, NoRows, Node, Parsed, PlanContext, Shown, Write, explain_node, number, run,
 };
 use crate::planner::{Choice, Missing, Tried, Wanted};
+use crate::query_settings::QuerySettings;
 use crate::query_shape::{QueryParts, short_hash};
 use crate::update::{Beside, Update};
 
@@ -397,7 +398,8 @@ impl<'a> Read<'a> {
             projection: find.projection,
             collation: context.collation(),
         };
-        let cache = PlanCacheInfo::of(snapshot.as_ref(), &parsed, &asked)?;
+        let settings = context.query_settings();
+        let cache = PlanCacheInfo::of(snapshot.as_ref(), (&parsed, &asked), settings)?;
         let Choice {
             mut winning,
             rejected,
@@ -416,6 +418,9 @@ impl<'a> Read<'a> {
             planner.append("collation", collation.as_raw());
         }
         cache.append(&mut planner);
+        if let Some(settings) = settings {
+            planner.append("querySettings", settings.to_document().as_raw());
+        }
         let mut shown_plan = planner.document("winningPlan");
         explain_node(&*winning, &shown(false), &mut shown_plan);
         shown_plan.finish();
@@ -470,18 +475,27 @@ impl<'a> Read<'a> {
         if self.counts_all {
             return Ok(Choice::of(Box::new(NoRows::RECORD_STORE_FAST_COUNT)));
         }
+        let settings = find.context.and_then(ExpressionContext::query_settings);
+        let of_values = Wanted {
+            asked: Some(asked),
+            settings,
+            hint: find.hint,
+            shows_bounds: true,
+            ..Wanted::default()
+        };
         if let Above::Distinct(path) = &self.above
             && let values = (*path, Missing::IsNone)
-            && let Some(plan) = plan_of_values(snapshot, parsed, values, (find.hint, asked), true)?
+            && let Some(plan) = plan_of_values(snapshot, parsed, values, of_values)?
         {
             return Ok(Choice::of(plan));
         }
-        if let Some(plan) = plan_of_groups(snapshot, parsed, (find, asked), true)? {
+        if let Some(plan) = plan_of_groups(snapshot, parsed, find, of_values)? {
             return Ok(Choice::of(plan));
         }
         let is_read = matches!(self.above, Above::Nothing | Above::Distinct(_));
         let wanted = Wanted {
             asked: Some(asked),
+            settings,
             hint: find.hint,
             // What stands above the documents of a count leaves out rows itself.
             skip: if is_read { find.skip } else { 0 },
@@ -537,17 +551,23 @@ struct PlanCacheInfo {
 impl PlanCacheInfo {
     fn of(
         snapshot: Option<&CollectionSnapshot>,
-        parsed: &Parsed,
-        asked: &QueryParts<'_>,
+        (parsed, asked): (&Parsed, &QueryParts<'_>),
+        settings: Option<&QuerySettings>,
     ) -> Result<PlanCacheInfo> {
         let shape = asked.shape()?;
         let filter = snapshot.map_or(Ok(None), |it| index_filter(it, Some(asked)))?;
+        let collection = snapshot.map(|snapshot| &snapshot.collection.namespace);
+        let hints = settings.zip(collection);
+        let hints = hints.and_then(|(settings, namespace)| settings.hints_for(namespace));
         let key = match snapshot {
-            Some(snapshot) => cache_key_of(snapshot, parsed, filter.as_deref())?,
+            Some(snapshot) => {
+                let by_hints = hints.map(|hints| &hints.allowed);
+                cache_key_of(snapshot, parsed, by_hints.or(filter.as_deref()))?
+            }
             None => shape.0,
         };
         Ok(PlanCacheInfo {
-            has_index_filter: filter.is_some(),
+            has_index_filter: filter.is_some() && hints.is_none(),
             shape: shape.text(),
             key: short_hash(key),
         })

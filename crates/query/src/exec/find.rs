@@ -13,6 +13,7 @@ use super::collation::{collation_over, context_over};
 use super::error::stored;
 use super::executor::{Executor, Reading};
 use super::request::FindRequest;
+use super::settings::by_settings;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -23,6 +24,7 @@ use crate::planner::{
     Choice, Ground, KeyBounds, Missing, Wanted, choose, choose_between, choose_distinct,
     choose_for_equalities, choose_to_show, refuse_without_index,
 };
+use crate::projection::Projection;
 use crate::query_shape::QueryParts;
 
 /// Chooses the plan of a read that is to be run, and counts what it reads. Without an operation no plans are tried.
@@ -33,19 +35,28 @@ pub(super) fn plan(
     wanted: Wanted<'_>,
 ) -> Result<Node> {
     let _scope = phase(Phase::Plan);
-    let filter = index_filter(snapshot, wanted.asked)?;
-    let mut wanted = filtered(with_parsed(parsed, wanted), filter.as_deref());
-    wanted.ground = operation.map(|operation| Ground {
+    let ground = operation.map(|operation| Ground {
         snapshot,
         operation,
         parsed,
         tried: None,
     });
-    let catalog = snapshot.index_catalog()?;
-    let (metadata, follows) = (wanted.metadata, wanted.follows);
-    let root = choose(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
-    refuse_sort_keys(&*root, metadata)?;
-    count_plan(snapshot, &*root, follows);
+    let wanted = Wanted {
+        ground,
+        ..with_parsed(parsed, wanted)
+    };
+    let (collection, catalog) = (&snapshot.collection, snapshot.index_catalog()?);
+    let by_hints = |wanted: Wanted<'_>| choose(collection, catalog, &parsed.matcher, wanted);
+    let root = match by_settings(snapshot, wanted, by_hints, |root| &**root)? {
+        Some(root) => root,
+        None => {
+            let filter = index_filter(snapshot, wanted.asked)?;
+            let filtered = filtered(wanted, filter.as_deref());
+            choose(collection, catalog, &parsed.matcher, filtered)?
+        }
+    };
+    refuse_sort_keys(&*root, wanted.metadata)?;
+    count_plan(snapshot, &*root, wanted.follows);
     Ok(root)
 }
 
@@ -62,11 +73,13 @@ pub(super) fn index_filter(
     }
 }
 
-/// A plan may use the indexes that a filter allows, and no hint counts beside it.
+/// A plan without settings may use the indexes that a filter allows, and no hint counts beside it.
 fn filtered<'w>(wanted: Wanted<'w>, filter: Option<&'w IndexFilter>) -> Wanted<'w> {
+    let settings = None;
     match filter {
-        None => wanted,
+        None => Wanted { settings, ..wanted },
         Some(_) => Wanted {
+            settings,
             allowed: filter,
             hint: None,
             ..wanted
@@ -105,19 +118,29 @@ pub(super) fn plan_to_show(
     wanted: Wanted<'_>,
 ) -> Result<Choice> {
     let _scope = phase(Phase::Plan);
-    let filter = index_filter(snapshot, wanted.asked)?;
-    let mut wanted = filtered(with_parsed(parsed, wanted), filter.as_deref());
     let tried = RefCell::default();
-    wanted.ground = Some(Ground {
+    let ground = Some(Ground {
         snapshot,
         operation,
         parsed,
         tried: Some(&tried),
     });
-    let catalog = snapshot.index_catalog()?;
-    let metadata = wanted.metadata;
-    let choice = choose_to_show(&snapshot.collection, catalog, &parsed.matcher, wanted)?;
-    refuse_sort_keys(&*choice.winning, metadata)?;
+    let wanted = Wanted {
+        ground,
+        ..with_parsed(parsed, wanted)
+    };
+    let (collection, catalog) = (&snapshot.collection, snapshot.index_catalog()?);
+    let by_hints =
+        |wanted: Wanted<'_>| choose_to_show(collection, catalog, &parsed.matcher, wanted);
+    let choice = match by_settings(snapshot, wanted, by_hints, |choice| &*choice.winning)? {
+        Some(choice) => choice,
+        None => {
+            let filter = index_filter(snapshot, wanted.asked)?;
+            let filtered = filtered(wanted, filter.as_deref());
+            choose_to_show(collection, catalog, &parsed.matcher, filtered)?
+        }
+    };
+    refuse_sort_keys(&*choice.winning, wanted.metadata)?;
     Ok(Choice {
         tried: tried.into_inner(),
         ..choice
@@ -156,18 +179,20 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
         sort: parsed.sort.as_ref(),
         ..wanted
     };
+    // Who changes a record wants its key, and projects what he has changed.
+    let projection = parsed.projection.as_ref();
+    let projection = projection.filter(|_| wanted.kept == Kept::Document);
     let metadata = wanted.metadata.with(parsed.metadata());
     if !metadata.is_empty() {
-        return with_metadata(parsed, metadata, wanted);
+        return with_metadata(parsed, (metadata, projection), wanted);
     }
-    match &parsed.projection {
-        // Who changes a record wants its key, and projects what he has changed.
-        Some(projection) if wanted.kept == Kept::Document => Wanted {
+    match projection {
+        Some(projection) => Wanted {
             projection: Some(projection),
             read: projection.required_fields(),
             ..wanted
         },
-        _ => wanted,
+        None => wanted,
     }
 }
 
@@ -175,14 +200,14 @@ fn with_parsed<'w>(parsed: &'w Parsed, wanted: Wanted<'w>) -> Wanted<'w> {
 #[cold]
 fn with_metadata<'w>(
     parsed: &'w Parsed,
-    metadata: MetadataKinds,
+    (metadata, projection): (MetadataKinds, Option<&'w Projection>),
     wanted: Wanted<'w>,
 ) -> Wanted<'w> {
     Wanted {
         metadata,
+        projection,
         read: None,
         returned_key: parsed.returned_key.as_ref(),
-        projection: parsed.projection.as_ref(),
         ..wanted
     }
 }
@@ -235,8 +260,10 @@ pub(super) fn find_stored(
         projection: request.projection,
         collation: context.collation(),
     };
+    let settings = context.query_settings();
     let wanted = Wanted {
         asked: Some(&parts),
+        settings,
         hint: request.hint,
         skip: request.skip,
         limit: request.limit,
@@ -248,7 +275,10 @@ pub(super) fn find_stored(
     let bounds = key_bounds(&request)?;
     let answering = match &snapshot {
         Some(snapshot)
-            if is_bare && !has_index_filters(snapshot) && context.collation().is_simple() =>
+            if is_bare
+                && settings.is_none()
+                && !has_index_filters(snapshot)
+                && context.collation().is_simple() =>
         {
             plan_for_equalities(snapshot, request.filter, wanted)?
         }
@@ -272,10 +302,7 @@ pub(super) fn find_stored(
     }
     let root = match answering {
         Some(root) => root,
-        None => match (
-            plan_of_groups(&snapshot, asked, (request, &parts), false)?,
-            &bounds,
-        ) {
+        None => match (plan_of_groups(&snapshot, asked, request, wanted)?, &bounds) {
             (Some(root), _) => root,
             (None, Some(bounds)) => plan_between(&snapshot, asked, wanted, bounds)?,
             (None, None) => plan(&snapshot, asked, Some(operation), wanted)?,
@@ -299,6 +326,13 @@ pub(super) fn parse(request: &FindRequest<'_>, context: &ExpressionContext) -> R
         Some(options) if options.shows_record_id => parsed.with_record_ids(),
         _ => Ok(parsed),
     }
+}
+
+/// Parses what a find asks for as running it would, for who keeps the find to compare others with it.
+pub fn check_find(request: &FindRequest<'_>) -> Result<()> {
+    key_bounds(request)?;
+    let own = ExpressionContext::default();
+    parse(request, request.context.unwrap_or(&own)).map(drop)
 }
 
 /// Like `parse`, for a find over a collection that may say how strings are compared.
@@ -328,8 +362,8 @@ pub(super) fn metadata_wanted(request: &FindRequest<'_>) -> MetadataKinds {
 pub(super) fn plan_of_groups(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
-    (request, asked): (FindRequest<'_>, &QueryParts<'_>),
-    shows_bounds: bool,
+    request: FindRequest<'_>,
+    wanted: Wanted<'_>,
 ) -> Result<Option<Node>> {
     let Some(path) = request.grouped else {
         return Ok(None);
@@ -338,39 +372,63 @@ pub(super) fn plan_of_groups(
     if parsed.sort.is_some() && !parsed.matcher.collation().is_simple() {
         return Ok(None);
     }
-    plan_of_values(
-        snapshot,
-        parsed,
-        (path, Missing::Counts),
-        (request.hint, asked),
-        shows_bounds,
-    )
+    plan_of_values(snapshot, parsed, (path, Missing::Counts), wanted)
 }
 
 /// Like `plan`, for the different values at a path: the plan that reads one key for each of them, if there is one.
+/// Of what is wanted the query, its settings, its hint and whether bounds are shown count.
 pub(super) fn plan_of_values(
     snapshot: &CollectionSnapshot,
     parsed: &Parsed,
     values: (&FieldPath, Missing),
-    (hint, asked): (Option<RawValue<'_>>, &QueryParts<'_>),
-    shows_bounds: bool,
+    wanted: Wanted<'_>,
 ) -> Result<Option<Node>> {
     let _scope = phase(Phase::Plan);
-    let filter = index_filter(snapshot, Some(asked))?;
     let wanted = Wanted {
         sort: parsed.sort.as_ref(),
-        hint,
-        shows_bounds,
+        asked: wanted.asked,
+        settings: wanted.settings,
+        hint: wanted.hint,
+        shows_bounds: wanted.shows_bounds,
         ..Wanted::default()
     };
-    let wanted = filtered(wanted, filter.as_deref());
-    let catalog = snapshot.index_catalog()?;
-    let matcher = &parsed.matcher;
-    let root = choose_distinct(&snapshot.collection, catalog, matcher, values, wanted)?;
-    if let Some(root) = root.as_deref().filter(|_| !shows_bounds) {
+    let root = choose_values(snapshot, parsed, values, wanted)?;
+    if let Some(root) = root.as_deref().filter(|_| !wanted.shows_bounds) {
         count_plan(snapshot, root, false);
     }
     Ok(root)
+}
+
+fn choose_values(
+    snapshot: &CollectionSnapshot,
+    parsed: &Parsed,
+    (path, missing): (&FieldPath, Missing),
+    wanted: Wanted<'_>,
+) -> Result<Option<Node>> {
+    let (collection, catalog) = (&snapshot.collection, snapshot.index_catalog()?);
+    let choose_distinct = |wanted: Wanted<'_>| {
+        let values = (path, missing);
+        choose_distinct(collection, catalog, &parsed.matcher, values, wanted)
+    };
+    let settings = wanted.settings;
+    if let Some(hints) = settings.and_then(|it| it.hints_for(&collection.namespace)) {
+        let allowed = Some(&hints.allowed);
+        let by_hints = Wanted {
+            allowed,
+            hint: None,
+            ..wanted
+        };
+        if let Some(root) = choose_distinct(by_hints)? {
+            return Ok(Some(root));
+        }
+        // An allowed index that finds the documents comes before another one that finds the values.
+        let by_hints = |wanted: Wanted<'_>| choose(collection, catalog, &parsed.matcher, wanted);
+        if by_settings(snapshot, wanted, by_hints, |root| &**root)?.is_some() {
+            return Ok(None);
+        }
+    }
+    let filter = index_filter(snapshot, wanted.asked)?;
+    choose_distinct(filtered(wanted, filter.as_deref()))
 }
 
 /// The value of a filter that is `{_id: <value>}` and means equality.

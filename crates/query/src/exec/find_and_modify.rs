@@ -53,9 +53,9 @@ fn find_and_modify_in(
             let text = "cannot use a positional projection and return the new document";
             return Err(crate::Error::bad_value(text));
         }
-        if !parsed.metadata().is_empty() {
-            let text =
-                "$meta is not supported yet in the projection or the sort of a findAndModify";
+        let projection = parsed.projection.as_ref();
+        if projection.is_some_and(|projection| !projection.metadata().is_empty()) {
+            let text = "$meta is not supported yet in the projection of a findAndModify";
             return Err(crate::Error::new(ErrorCode::NOT_IMPLEMENTED, text));
         }
         target.set_parsed(Box::new(parsed), request.sort);

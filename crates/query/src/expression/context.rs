@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::memory::Charge;
 use crate::metadata::MetadataKinds;
+use crate::query_settings::QuerySettings;
 use crate::spilling::DiskUse;
 
 /// Pipelines within each other, as MongoDB bounds them.
@@ -43,6 +44,8 @@ pub struct ExpressionContext {
     disk_use: AtomicU8,
     /// The kinds of metadata that expressions have named since somebody asked last, as bits.
     metadata_named: AtomicU8,
+    /// The settings of the queries of the command's shape, where an operator has set some.
+    query_settings: Option<Arc<QuerySettings>>,
 }
 
 /// The command does not say.
@@ -87,7 +90,19 @@ impl ExpressionContext {
             collation: self.collation.clone(),
             disk_use: AtomicU8::new(self.disk_use.load(Relaxed)),
             metadata_named: AtomicU8::default(),
+            query_settings: self.query_settings.clone(),
         }
+    }
+
+    /// Has all reads of the command planned by these settings.
+    pub fn set_query_settings(&mut self, settings: Arc<QuerySettings>) {
+        self.query_settings = Some(settings);
+    }
+
+    /// The settings of the queries of the command's shape.
+    #[inline]
+    pub fn query_settings(&self) -> Option<&QuerySettings> {
+        self.query_settings.as_deref()
     }
 
     /// Whether stages that outgrow their memory may write to disk.

@@ -353,9 +353,6 @@ fn refuse(specification: Specification<'_>) -> Result<Stages> {
         "$listSampledQueries" | "$shardedDataDistribution" => {
             "the server is no part of a sharded cluster"
         }
-        "$querySettings" => {
-            "there are no query settings; planCacheListFilters lists the index filters of a collection"
-        }
         "$listCatalog" | "$listClusterCatalog" => {
             "listCollections and listIndexes tell what there is"
         }

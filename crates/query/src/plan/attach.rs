@@ -31,7 +31,7 @@ pub enum KeySource {
         /// Not everything that the keys lead to matches.
         asks_filter: bool,
     },
-    /// There are none, but each row has a score.
+    /// There are none, but rows that were found by a search for words have a score.
     Score(RowScore),
     /// Like `Rows`, but nobody reads the documents, and all of them match.
     KeysAlone,
@@ -144,7 +144,7 @@ impl PlanNode for Attach {
                 kinds: *kinds,
                 record,
                 key,
-                score: score.map(RowScore::get),
+                score: score.and_then(RowScore::get),
             };
             metadata::attach(document, attached, |out| known.append(document, out))?;
             memory::check()?;

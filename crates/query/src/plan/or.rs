@@ -9,7 +9,9 @@ use super::collection_scan::CollectionScan;
 use super::node::{Flow, Node, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SEEN_BYTES_MAX_OF_UNIONS, SeenRecords};
 use super::shown::Shown;
+use super::text_or::RowScore;
 use crate::error::Result;
+use crate::exec::memory_exceeded;
 
 /// A union of inputs, which may give records again.
 pub struct Or {
@@ -24,6 +26,8 @@ pub struct Or {
     /// Reads what was not met, once no more can be remembered, and holds what was.
     others: Option<Box<CollectionScan>>,
     was_at_others: bool,
+    /// The score of the rows of the first input; the others' have none.
+    score: Option<RowScore>,
     returned: u64,
 }
 
@@ -39,7 +43,16 @@ impl Or {
             is_full: false,
             others: None,
             was_at_others: false,
+            score: None,
             returned: 0,
+        }
+    }
+
+    /// Like `new`, where the first input gives its rows scores, and no other input does.
+    pub fn by_scores(inputs: Vec<Node>, score: RowScore) -> Or {
+        Or {
+            score: Some(score),
+            ..Or::new(inputs)
         }
     }
 
@@ -51,9 +64,14 @@ impl Or {
             seen,
             purpose,
             is_full,
+            score,
             returned,
             ..
         } = self;
+        let has_scores = score.is_some() && *at == 0;
+        if let Some(score) = score.as_ref().filter(|_| !has_scores) {
+            score.clear();
+        }
         let bytes_max = match purpose {
             Purpose::Read => SEEN_BYTES_MAX_OF_UNIONS,
             _ => SEEN_BYTES_MAX,
@@ -73,6 +91,11 @@ impl Or {
                     sink(row)
                 }
                 Met::Before => Ok(Flow::Continue),
+                // The whole collection has the rows that are left, without their scores.
+                Met::TooMany if has_scores => Err(memory_exceeded(
+                    "a $text by scores within an $or",
+                    bytes_max,
+                )),
                 Met::TooMany => {
                     *is_full = true;
                     Ok(Flow::Stop)
@@ -109,6 +132,9 @@ impl PlanNode for Or {
         let Some(others) = &mut self.others else {
             return Ok(false);
         };
+        if let Some(score) = &self.score {
+            score.clear();
+        }
         let returned = &mut self.returned;
         others.next(context, &mut |row| {
             *returned += 1;
@@ -170,6 +196,10 @@ impl PlanNode for Or {
 
     fn set_purpose(&mut self, purpose: Purpose) {
         self.purpose = purpose;
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.inputs.iter().any(|input| input.holds_rows())
     }
 
     fn take_full(&mut self) -> Option<Box<SeenRecords>> {

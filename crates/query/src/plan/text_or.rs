@@ -22,7 +22,8 @@ use crate::sorter::sort_in_steps;
 /// The bytes of a found record beside its key, in the table or in the list, and of the allocator.
 const RECORD_BYTES: usize = 96;
 
-/// The score of the row that a TEXT_OR gives, for a node above that attaches it.
+/// The score of the row that a TEXT_OR gives, for a node above that attaches it. Rows that another node gives have none, which is kept as
+/// what is no number.
 #[derive(Debug, Clone, Default)]
 pub struct RowScore(Arc<AtomicU64>);
 
@@ -31,9 +32,15 @@ impl RowScore {
         self.0.store(score.to_bits(), Relaxed);
     }
 
+    /// The rows that follow have no score.
+    pub fn clear(&self) {
+        self.set(f64::NAN);
+    }
+
     /// The score of the row that was given last.
-    pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Relaxed))
+    pub fn get(&self) -> Option<f64> {
+        let score = f64::from_bits(self.0.load(Relaxed));
+        (!score.is_nan()).then_some(score)
     }
 }
 
@@ -135,7 +142,11 @@ impl PlanNode for TextOr {
         };
         let before = self.docs_examined;
         let mut outcome = Ok(Flow::Continue);
-        while let (Ok(Flow::Continue), Some(found)) = (&outcome, list.pop()) {
+        // A row is taken from the list only where it is still wanted.
+        while matches!(outcome, Ok(Flow::Continue)) {
+            let Some(found) = list.pop() else {
+                break;
+            };
             self.held.shrink(RECORD_BYTES + found.record.len());
             self.score.set(found.score);
             outcome = self.give(context, &found, sink);

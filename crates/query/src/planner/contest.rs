@@ -149,7 +149,7 @@ fn origin(
         query_shape: asked.shape()?.0,
         query: asked.to_document(),
         plan: Document::build(|out| explain_node(&*root, &shown, out)),
-        has_index_filter: wanted.allowed.is_some(),
+        has_index_filter: wanted.allowed.is_some() && wanted.settings.is_none(),
     })
 }
 

@@ -232,13 +232,11 @@ impl Search<'_> {
         branches: &[MatchExpression],
         wanted: &Wanted<'_>,
     ) -> Result<Solution> {
-        if wanted.metadata.has(MetadataKinds::TEXT_SCORE) {
-            let text = "{$meta: \"textScore\"} with a $text within an $or is not supported yet";
-            return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
-        }
         if branches.len() > BRANCHES_MAX {
             return Err(no_solution(planned.collection, UNDER_OR));
         }
+        let score = wanted.metadata.has(MetadataKinds::TEXT_SCORE);
+        let score = score.then(RowScore::default);
         let mut nodes: Vec<Node> = Vec::with_capacity(branches.len());
         for branch in branches {
             interrupts::work(UNITS_OF_A_BRANCH)?;
@@ -246,13 +244,9 @@ impl Search<'_> {
             let around = matcher.root();
             let mut bounds = FilterBounds::of_branch(branch, around, matcher.collation(), paths);
             if asks_for_text(branch) {
-                let starts = self.starts(planned.collection, branch, &mut bounds)?;
-                let scans = self.scans(&starts)?;
-                let found: Node = match scans.is_empty() {
-                    true => Box::new(NoRows::EOF),
-                    false => self.records(scans),
-                };
-                nodes.push(Box::new(TextMatch::new(found, self.shown(&starts))));
+                let node = self.searched(planned, branch, &mut bounds, score.as_ref())?;
+                // What was searched for comes first, so that whatever has a score is given with it.
+                nodes.insert(0, node);
                 continue;
             }
             let Some(scan) = (planned.scan)(branch, &mut bounds)? else {
@@ -260,13 +254,40 @@ impl Search<'_> {
             };
             nodes.push(Box::new(scan));
         }
+        let (union, key) = match score {
+            None => (Or::new(nodes), KeySource::Nothing),
+            Some(score) => (Or::by_scores(nodes, score.clone()), KeySource::Score(score)),
+        };
         Ok(Solution {
-            node: Box::new(Fetch::new(Box::new(Or::new(nodes)), true)),
+            node: Box::new(Fetch::new(Box::new(union), true)),
             is_sorted: wanted.sort.is_none(),
             is_of_branches: false,
             is_covered: false,
-            key: KeySource::Nothing,
+            key,
         })
+    }
+
+    /// The plan of the branch that searches.
+    fn searched(
+        &self,
+        planned: &Branches<'_>,
+        branch: &MatchExpression,
+        bounds: &mut FilterBounds<'_>,
+        score: Option<&RowScore>,
+    ) -> Result<Node> {
+        if score.is_some() && !matches!(branch, MatchExpression::Text(_)) {
+            // A document may have what is searched for, and not what stands beside it, and match by another branch, without a score.
+            let text = "{$meta: \"textScore\"} with a $text beside other conditions within an $or is not supported yet";
+            return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
+        }
+        let starts = self.starts(planned.collection, branch, bounds)?;
+        let scans = self.scans(&starts)?;
+        let found: Node = match (scans.is_empty(), score) {
+            (true, _) => Box::new(NoRows::EOF),
+            (false, Some(score)) => Box::new(TextOr::new(scans, score.clone())),
+            (false, None) => self.records(scans),
+        };
+        Ok(Box::new(TextMatch::new(found, self.shown(&starts))))
     }
 
     /// The beginnings of the keys that the filter's values of the fields before the terms have, behind the index's prefix, in order.

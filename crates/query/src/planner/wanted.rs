@@ -11,6 +11,7 @@ use crate::matcher::MatchExpression;
 use crate::metadata::MetadataKinds;
 use crate::plan::{Kept, Parsed, ReturnedKey};
 use crate::projection::Projection;
+use crate::query_settings::QuerySettings;
 use crate::query_shape::QueryParts;
 use crate::sort::SortPattern;
 
@@ -46,6 +47,8 @@ pub struct Wanted<'w> {
     pub ground: Option<Ground<'w>>,
     /// The query as it was sent, for who lists the plans that were chosen; None where nobody does.
     pub asked: Option<&'w QueryParts<'w>>,
+    /// The settings of the query. Behind them stands the index filter, so that there are none where a filter is asked.
+    pub settings: Option<&'w QuerySettings>,
     /// The indexes that plans may use, where an operator has said so.
     pub allowed: Option<&'w IndexFilter>,
     /// Explain prints the bounds; a run has no use for their text.
@@ -82,6 +85,7 @@ impl Default for Wanted<'_> {
             follows: false,
             ground: None,
             asked: None,
+            settings: None,
             allowed: None,
             shows_bounds: false,
         }

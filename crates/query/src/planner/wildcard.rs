@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use quarry_bson::{RawValue, doc};
 use quarry_database::{Index, IndexCatalog, KeyRange, meeting_cut_keys};
-use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
+use quarry_keystring::{Direction, TypeBits, prefix_end};
 use smallvec::SmallVec;
 
 use super::bounds::{self, Conjuncts, Texts};
@@ -19,7 +19,6 @@ use super::interval::Interval;
 use super::key_ranges::{apart, compose};
 use super::tree::Solution;
 use super::wanted::{Ground, Wanted};
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::may_name_positions;
@@ -28,6 +27,7 @@ use crate::matcher::{FieldPredicate, MatchExpression, Predicate};
 use crate::metadata::MetadataKinds;
 use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
 use crate::wildcard_index::{ARRAY_MARK, WildcardKeys};
+use crate::{Collation, encode_collated};
 
 /// The work of looking at an index for one predicate.
 const UNITS_OF_A_LOOK: usize = 20;
@@ -118,7 +118,7 @@ pub fn scan_of_branch<'m>(
 }
 
 fn usable(index: &Index) -> bool {
-    !index.building && !index.hidden && WildcardKeys::of(index).is_some()
+    !index.building && !index.hidden && !index.is_outdated() && WildcardKeys::of(index).is_some()
 }
 
 /// The path and the index whose keys serve the filter best; the first one of equals.
@@ -272,7 +272,8 @@ impl<'f> KeptPath<'f> {
         Ok(false)
     }
 
-    /// The keys that say that there is an array at a path.
+    /// The keys that say that there is an array at a path. Where the index has a collation, they also tell of paths that are equal by it, so
+    /// that a path may be taken for one with arrays.
     fn array_keys(&self, path: &str) -> KeyRange {
         let mut start = self.index.prefix.as_bytes().to_vec();
         let path = RawValue::from(path);
@@ -284,7 +285,8 @@ impl<'f> KeptPath<'f> {
             (path, wildcard.direction),
         ];
         for (value, direction) in before.chain(marked) {
-            encode_value(&mut start, &mut TypeBits::new(), value, direction);
+            let (collation, bits) = (&self.index.collation, &mut TypeBits::new());
+            encode_collated(collation, &mut start, bits, value, direction);
         }
         let end = prefix_end(&start);
         meeting_cut_keys(KeyRange::new(start, end))

@@ -357,6 +357,52 @@ fn a_branch_may_search() {
 }
 
 #[test]
+fn a_search_within_an_or_gives_scores_to_what_it_finds() {
+    let fixture = articles();
+    fixture.index(r#"{"key": {"views": 1}}"#);
+    let found = |filter: &str| -> Result<Vec<String>> {
+        let filter = json(filter);
+        let projection = json(r#"{"_id": 1, "score": {"$meta": "textScore"}}"#);
+        let sort = json(r#"{"score": {"$meta": "textScore"}, "_id": 1}"#);
+        let mut request = FindRequest::new(&fixture.namespace);
+        request.filter = filter.as_raw();
+        request.projection = Some(projection.as_raw());
+        request.sort = Some(sort.as_raw());
+        let executor = exec::find((&fixture.database).into(), &fixture.operation, request)?;
+        Ok(fixture.drain(executor))
+    };
+    let either = r#"{"$or": [{"views": {"$gte": 50}}, {"$text": {"$search": "coffee shop"}}]}"#;
+    // The first document is found by both branches.
+    assert_eq!(
+        found(either).unwrap(),
+        [
+            r#"{"_id":2,"score":1.5}"#,
+            r#"{"_id":1,"score":1.0}"#,
+            r#"{"_id":7,"score":0.75}"#,
+            r#"{"_id":3}"#,
+            r#"{"_id":4}"#,
+            r#"{"_id":5}"#,
+            r#"{"_id":6}"#,
+        ]
+    );
+    assert_eq!(
+        fixture.plan(either, Some(r#"{"x": {"$meta": "textScore"}}"#)),
+        "SORT FETCH OR [TEXT_MATCH subject_text, IXSCAN views_1]"
+    );
+    let nothing = r#"{"$or": [{"views": 100}, {"$text": {"$search": "the"}}]}"#;
+    assert_eq!(found(nothing).unwrap(), [r#"{"_id":4}"#]);
+    let beside = r#"{"$or": [{"views": 100}, {"$text": {"$search": "coffee"}, "author": "xyz"}]}"#;
+    assert_eq!(found(beside).err().unwrap().code(), 238);
+    let pipeline = format!(
+        r#"[{{"$match": {either}}}, {{"$project": {{"score": {{"$meta": "textScore"}}}}}}, {{"$match": {{"score": {{"$gt": 1}}}}}}]"#
+    );
+    assert_eq!(
+        aggregated(&fixture, &pipeline).unwrap(),
+        [r#"{"_id":2,"score":1.5}"#]
+    );
+}
+
+#[test]
 fn scores_go_through_pipelines_and_projections() {
     let fixture = articles();
     let pipeline = r#"[{"$match": {"$text": {"$search": "cake coffee"}, "views": {"$gt": 5}}}, {"$sort": {"s": {"$meta": "textScore"}, "views": -1}},

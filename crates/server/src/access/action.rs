@@ -97,6 +97,7 @@ actions! {
     PlanCacheIndexFilter = "planCacheIndexFilter",
     PlanCacheRead = "planCacheRead",
     PlanCacheWrite = "planCacheWrite",
+    QuerySettings = "querySettings",
     QueryStatsRead = "queryStatsRead",
     ReIndex = "reIndex",
     Remove = "remove",

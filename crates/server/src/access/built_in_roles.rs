@@ -146,6 +146,7 @@ const MANAGER_CLUSTER: ActionSet = ActionSet::of(&[
     A::GetShardMap,
     A::ListSessions,
     A::ListShards,
+    A::QuerySettings,
     A::RemoveShard,
     A::ReplSetConfigure,
     A::ReplSetGetConfig,

@@ -85,6 +85,8 @@ pub static ROWS: &[Row] = &[
     on("replSetReconfig", |asked| one("replSetReconfig", asked, &[Show::SubjectAs("new")])),
     on("setParameter", |asked| one("setParameter", asked, &[Show::All])),
     on("setClusterParameter", |asked| one("setClusterParameter", asked, &[Show::SubjectAs("parameters")])),
+    on("setQuerySettings", |asked| one("setQuerySettings", asked, &[Show::SubjectAs("query"), Show::Field("settings")])),
+    on("removeQuerySettings", |asked| one("removeQuerySettings", asked, &[Show::SubjectAs("query")])),
     on("rotateCertificates", |asked| one("rotateCertificates", asked, &[Show::Field("message")])),
     on("logRotate", |asked| one("rotateLog", asked, &[])),
     on("logApplicationMessage", |asked| one("applicationMessage", asked, &[Show::SubjectAs("msg")])),

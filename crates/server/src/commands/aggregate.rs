@@ -10,10 +10,13 @@ use quarry_query::pipeline::{AddedSource, Specification, Stage};
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
+use super::query_shape::ShapedQuery;
 use super::server_stages::{self, STAGES, is_of_now};
 use super::stage_surroundings::Surroundings;
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{backup_cursor, change_stream, own_views, query_stats, writes};
+use crate::commands::{
+    backup_cursor, change_stream, own_views, query_settings, query_stats, writes,
+};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::concerns::ReadLevel;
@@ -81,6 +84,11 @@ pub static COMMAND: Command = Command {
                 Action::QueryStatsRead,
                 On::Cluster,
                 When::FirstStage("$queryStats"),
+            ),
+            need_when(
+                Action::QuerySettings,
+                On::Cluster,
+                When::FirstStage(query_settings::STAGE),
             ),
             need_when(
                 Action::ChangeStream,
@@ -237,7 +245,17 @@ pub fn with_request<T>(
     {
         return own_views::aggregate(invocation, view, pipeline, answer);
     }
-    let context = context_of(COMMAND.name, body)?;
+    let mut context = context_of(COMMAND.name, body)?;
+    let query = ShapedQuery {
+        command: COMMAND.name,
+        database: invocation.generic.database,
+        body,
+    };
+    let runs = invocation.command.name == COMMAND.name && !invocation.boolean("explain")?;
+    match runs {
+        true => query_settings::apply(invocation, query, &mut context)?,
+        false => query_settings::apply_to_explained(invocation, query, &mut context)?,
+    }
     if let Some(disk_use) = body.get("allowDiskUse") {
         context.set_disk_use(disk_use.is_truthy());
     }

@@ -7,7 +7,8 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use super::writes;
+use super::query_shape::ShapedQuery;
+use super::{query_settings, writes};
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -37,7 +38,8 @@ pub static COMMAND: Command = Command {
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
-    let context = writes::context(invocation)?;
+    let mut context = writes::context(invocation)?;
+    query_settings::apply(invocation, ShapedQuery::of(invocation), &mut context)?;
     let request = parse(&namespace, &context, invocation.arguments())?;
     let values = invocation.data().distinct(invocation.operation, request)?;
     let mut list = reply.array("values");

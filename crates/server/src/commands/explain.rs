@@ -6,6 +6,8 @@ use quarry_database::Namespace;
 use quarry_query::exec::{Explained, FindRequest, Verbosity};
 
 use super::explained_aggregate::{self, append_command};
+use super::query_settings;
+use super::query_shape::ShapedQuery;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
@@ -80,7 +82,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .find(|command| command.is_called(name));
     let command = command.ok_or_else(|| not_explained(name))?;
     command.check(body)?;
-    let context = &context_of(command.parser, body)?;
+    let mut context = context_of(command.parser, body)?;
+    if let Some(query) = ShapedQuery::in_body(database, body) {
+        query_settings::apply_to_explained(invocation, query, &mut context)?;
+    }
+    let context = &context;
     let explained = match command.name {
         "find" => {
             let mut request = FindRequest::new(&namespace);
@@ -117,8 +123,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .server
         .data()
         .explain(invocation.operation, explained, verbosity, reply)?;
-    append_command(invocation, body, reply);
-    Ok(())
+    append_command(invocation, body, reply)
 }
 
 /// A command that has no plan, or that there is not.

@@ -4,7 +4,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_query::exec::{Explained, Verbosity};
 
 use super::aggregate::with_request;
-use super::change_stream;
+use super::{change_stream, query_settings};
 use crate::data::Data;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
@@ -33,16 +33,16 @@ pub fn explain(
         let data = invocation.server.data();
         Ok(data.explain(invocation.operation, explained, verbosity, reply)?)
     })?;
-    append_command(invocation, body, reply);
-    Ok(())
+    append_command(invocation, body, reply)
 }
 
-/// Appends the command that was explained, and the server's name.
+/// Appends the command that was explained, the hash of its shape, and the server's name.
 pub fn append_command(
     invocation: &Invocation<'_>,
     body: RawDocument<'_>,
     reply: &mut DocumentBuilder<'_>,
-) {
+) -> Result<()> {
+    query_settings::append_hash(invocation.generic.database, body, reply)?;
     reply.append("command", body);
     let mut info = reply.document("serverInfo");
     info.append(
@@ -52,4 +52,5 @@ pub fn append_command(
     info.append("port", i32::from(invocation.server.port()));
     info.append("version", super::build_info::MONGODB_VERSION);
     info.finish();
+    Ok(())
 }

@@ -6,7 +6,8 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use crate::commands::first_batch::{FirstBatch, answer};
-use crate::commands::{own_views, query_stats, writes};
+use crate::commands::query_shape::ShapedQuery;
+use crate::commands::{own_views, query_settings, query_stats, writes};
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Invocation};
@@ -59,7 +60,8 @@ pub static COMMAND: Command = Command {
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let counted = query_stats::begin(invocation);
     let namespace = invocation.namespace()?;
-    let context = writes::context(invocation)?;
+    let mut context = writes::context(invocation)?;
+    query_settings::apply(invocation, ShapedQuery::of(invocation), &mut context)?;
     let mut request = FindRequest::new(&namespace);
     let options = parse(invocation.arguments(), &context, &mut request)?;
     let source = match own_views::view_of(invocation, namespace.collection()) {

@@ -80,6 +80,7 @@ mod log_application_message;
 mod log_rotate;
 mod logout;
 mod named_sessions;
+mod named_shape;
 mod new_password;
 mod open_transactions;
 mod own_views;
@@ -92,9 +93,12 @@ mod plan_cache_stats;
 #[cfg(test)]
 mod privileges_page;
 mod profile;
+mod query_settings;
+mod query_shape;
 mod query_shape_arguments;
 mod query_stats;
 mod refresh_sessions;
+mod remove_query_settings;
 mod rename_collection;
 mod repl_set_get_config;
 mod repl_set_get_status;
@@ -116,6 +120,7 @@ mod set_cluster_parameter;
 mod set_default_rw_concern;
 mod set_op_timing_enabled;
 mod set_parameter;
+mod set_query_settings;
 mod shutdown;
 mod stage_surroundings;
 mod start_session;
@@ -211,6 +216,7 @@ pub static COMMANDS: &[&Command] = &[
     &plan_cache_set_filter::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
+    &remove_query_settings::COMMAND,
     &rename_collection::COMMAND,
     &repl_set_get_config::COMMAND,
     &repl_set_get_status::COMMAND,
@@ -231,6 +237,7 @@ pub static COMMANDS: &[&Command] = &[
     &set_default_rw_concern::COMMAND,
     &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
+    &set_query_settings::COMMAND,
     &shutdown::COMMAND,
     &start_session::COMMAND,
     &test_api_versions::DEPRECATION,

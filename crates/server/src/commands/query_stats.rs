@@ -1,19 +1,19 @@
-//! The stage `$queryStats`, and the shapes of the commands whose queries it counts: `find` and `aggregate`.
+//! The stage `$queryStats`, and the keys by which the queries of `find` and `aggregate` are counted: their shape, and who asked.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use quarry_bson::{DateTime, Document, DocumentBuilder, RawDocument, RawValue, Timestamp};
 use quarry_query::ErrorCode;
-use quarry_query::normalised::{
-    append_filter, append_pipeline, append_projection, append_values, placeholder,
-};
+use quarry_query::normalised::placeholder;
 use quarry_query::pipeline::Specification;
 use sha2::{Digest, Sha256};
 
+use super::query_shape::ShapedQuery;
 use super::stage_surroundings::Surroundings;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::query_stats::{QueryStats, RecordedQuery};
+use crate::replication::query_settings::ShapeHash;
 
 /// Begins to record the query that a command is, where queries are recorded.
 #[inline]
@@ -36,49 +36,12 @@ fn append_key(
     out: &mut DocumentBuilder<'_>,
 ) -> quarry_query::Result<()> {
     let body = invocation.body;
-    let collection = invocation.subject().and_then(|subject| subject.as_str());
-    let collection = collection.unwrap_or("$cmd.aggregate");
     let mut shape = out.document("queryShape");
-    let mut namespace = shape.document("cmdNs");
-    namespace.append("db", invocation.generic.database);
-    namespace.append("coll", collection);
-    namespace.finish();
-    shape.append("command", invocation.command.name);
-    if let Some(pipeline) = body.get_array("pipeline") {
-        append_pipeline("pipeline", pipeline, &mut shape)?;
-    } else {
-        let filter = body.get_document("filter").unwrap_or(RawDocument::EMPTY);
-        append_filter("filter", filter, &mut shape)?;
-    }
-    for name in ["sort", "hint", "collation"] {
-        if let Some(value) = body.get(name).filter(|value| !value.is_nullish()) {
-            shape.append(name, value);
-        }
-    }
-    if let Some(projection) = body.get_document("projection") {
-        append_projection("projection", projection, &mut shape);
-    }
-    if let Some(variables) = body.get_document("let") {
-        append_values("let", variables, &mut shape);
-    }
-    for name in ["limit", "skip", "min", "max"] {
-        if let Some(value) = body.get(name).filter(|value| !value.is_nullish()) {
-            shape.append(name, placeholder(value).as_str());
-        }
-    }
-    for name in [
-        "singleBatch",
-        "allowDiskUse",
-        "returnKey",
-        "showRecordId",
-        "tailable",
-        "awaitData",
-    ] {
-        if let Some(value) = body.get(name).filter(RawValue::is_truthy) {
-            shape.append(name, value.is_truthy());
-        }
-    }
+    ShapedQuery::of(invocation).append_shape(&mut shape)?;
     shape.finish();
+    if let Some(hint) = body.get("hint").filter(|hint| !hint.is_nullish()) {
+        out.append("hint", hint);
+    }
     if let Some(metadata) = &*invocation.connection.metadata.lock() {
         out.append("client", metadata.as_raw());
     }
@@ -130,18 +93,11 @@ pub fn documents(
                     .as_str(),
             );
             let shape = key.get_document("queryShape").unwrap_or(RawDocument::EMPTY);
-            out.append(
-                "queryShapeHash",
-                hex(&Sha256::digest(shape.as_bytes())).as_str(),
-            );
+            out.append("queryShapeHash", ShapeHash::of(shape).text().as_str());
             out.append("metrics", metrics.as_raw());
             out.append("asOf", now);
         }));
         Ok(())
     })?;
     Ok(documents)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

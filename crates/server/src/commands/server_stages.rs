@@ -7,7 +7,7 @@ use quarry_query::pipeline::{Documents, Input, Specification};
 use super::stage_surroundings::Surroundings;
 use super::{
     backup_cursor, change_stream, coll_stats, current_op, index_stats, list_sessions,
-    plan_cache_stats, query_stats,
+    plan_cache_stats, query_settings, query_stats,
 };
 use crate::dispatch::error::Result;
 
@@ -47,7 +47,7 @@ const fn in_api_1(stage: ServerStage) -> ServerStage {
 }
 
 /// The number of the stages.
-pub const LEN: usize = 7;
+pub const LEN: usize = 8;
 
 /// The table.
 pub static STAGES: [ServerStage; LEN] = [
@@ -57,6 +57,7 @@ pub static STAGES: [ServerStage; LEN] = [
     of_server("$listLocalSessions", list_sessions::local),
     of_collection("$listSessions", list_sessions::stored),
     of_collection("$planCacheStats", plan_cache_stats::documents),
+    of_server(query_settings::STAGE, query_settings::documents),
     of_server("$queryStats", query_stats::documents),
 ];
 
@@ -69,6 +70,7 @@ pub const WITH_OWN_NEEDS: &[&str] = &[
     "$listLocalSessions",
     "$listSessions",
     "$planCacheStats",
+    query_settings::STAGE,
     "$queryStats",
 ];
 

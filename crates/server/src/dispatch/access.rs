@@ -196,6 +196,7 @@ mod tests {
         "listIndexes",
         "netstat",
         "operationMetrics",
+        "querySettings",
         "queryStatsRead",
         "serverStatus",
         "top",

@@ -85,10 +85,6 @@ static LACKS: &[Lack] = &[
         ],
     },
     Lack {
-        why: "there are no query settings; an index filter (planCacheSetFilter) names the indexes for the queries of a shape",
-        commands: &["removeQuerySettings", "setQuerySettings"],
-    },
-    Lack {
         why: "a collection is capped from its creation, or never",
         commands: &["cloneCollectionAsCapped", "convertToCapped"],
     },

@@ -11,6 +11,7 @@ pub mod cluster_clock;
 pub mod default_concerns;
 pub mod oplog_view;
 pub mod pre_image_expiry;
+pub mod query_settings;
 pub mod replica_set;
 pub mod set_config;
 pub mod settings;

@@ -14,6 +14,7 @@ use crate::dispatch::error::Result;
 use crate::replication::address::Address;
 use crate::replication::cluster_clock::{ClusterClock, ClusterTimes, date_of};
 use crate::replication::default_concerns::DefaultConcerns;
+use crate::replication::query_settings::SettingsByShape;
 use crate::replication::set_config::{SetConfig, TERM};
 use crate::replication::topology::Topology;
 use crate::sessions::client_cursor::Source;
@@ -33,6 +34,8 @@ pub struct ReplicaSet {
     pub clock: ClusterClock,
     /// The concerns of commands that name none.
     pub default_concerns: DefaultConcerns,
+    /// The settings of queries by their shape.
+    pub query_settings: SettingsByShape,
     /// When this life of the server became the primary.
     pub elected: Timestamp,
 }
@@ -67,6 +70,7 @@ impl ReplicaSet {
         };
         let default_concerns =
             DefaultConcerns::open(database).map_err(|error| error.to_string())?;
+        let query_settings = SettingsByShape::open(database).map_err(|error| error.to_string())?;
         let clock = ClusterClock::default();
         let elected = clock.times(database.journal()).written;
         Ok(ReplicaSet {
@@ -75,6 +79,7 @@ impl ReplicaSet {
             topology: Topology::new().map_err(|error| error.to_string())?,
             clock,
             default_concerns,
+            query_settings,
             elected,
         })
     }

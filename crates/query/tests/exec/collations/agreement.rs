@@ -70,9 +70,13 @@ proptest! {
             fixture.index(&format!(r#"{{"key": {key}, "name": "{name}", "collation": {specification}}}"#));
         }
         fixture.index(r#"{"key": {"b": 1}, "name": "bytes"}"#);
-        let outcome = fixture.insert(&documents[documents.len() / 2..], true);
-        prop_assert!(outcome.errors.is_empty());
-        prop_assert_eq!(fixture.broken(), Vec::<String>::new());
+        let wild = with_documents(&documents[..documents.len() / 2]);
+        wild.index(&format!(r#"{{"key": {{"$**": 1}}, "name": "all", "collation": {specification}}}"#));
+        for fixture in [&fixture, &wild] {
+            let outcome = fixture.insert(&documents[documents.len() / 2..], true);
+            prop_assert!(outcome.errors.is_empty());
+            prop_assert_eq!(fixture.broken(), Vec::<String>::new());
+        }
         for (first, second, shape) in &conditions {
             let filter = match shape {
                 0 => first.clone(),
@@ -82,23 +86,26 @@ proptest! {
             let raw = json(&filter);
             for context in [by(specification), by(SIMPLE), by(r#"{"locale": "da"}"#)] {
                 let natural = Value::from(doc! { "$natural": 1 });
-                let find = |hint: Option<RawValue<'_>>, sort: Option<&Document>| {
+                let find_in = |fixture: &Fixture, hint: Option<RawValue<'_>>, sort: Option<&Document>| {
                     let mut request = FindRequest::new(&fixture.namespace);
                     (request.filter, request.hint, request.context) = (raw.as_raw(), hint, Some(&context));
                     request.sort = sort.map(Document::as_raw);
                     fixture.drain(exec::find((&fixture.database).into(), &fixture.operation, request).unwrap())
                 };
+                let find = |hint: Option<RawValue<'_>>, sort: Option<&Document>| find_in(&fixture, hint, sort);
                 let sorted = |mut found: Vec<String>| { found.sort(); found };
                 let wanted = sorted(find(Some(natural.as_raw()), None));
                 for hint in [None, Some("a"), Some("ba"), Some("b"), Some("bytes")] {
                     let found = sorted(find(hint.map(RawValue::from), None));
                     prop_assert_eq!(&found, &wanted, "{} by {:?} and {:?}", filter, context.collation(), hint);
                 }
+                let found = sorted(find_in(&wild, None, None));
+                prop_assert_eq!(&found, &wanted, "{} by {:?} and all", filter, context.collation());
                 prop_assert_eq!(fixture.counted_by(&filter, Some(&context)), wanted.len() as u64);
                 for (direction, order) in [(1, "b"), (-1, "b")] {
                     let sort = doc! { order: direction, "_id": 1 };
                     let by_b = doc! { order: direction };
-                    for found in [find(None, Some(&sort)), find(None, Some(&by_b)), find(Some(RawValue::from("b")), Some(&by_b))] {
+                    for found in [find(None, Some(&sort)), find(None, Some(&by_b)), find(Some(RawValue::from("b")), Some(&by_b)), find_in(&wild, None, Some(&by_b))] {
                         prop_assert_eq!(&sorted(found.clone()), &wanted);
                         let values: Vec<Value> = found.iter().map(|text| json(text).get("b").unwrap().to_value()).collect();
                         for pair in values.windows(2) {

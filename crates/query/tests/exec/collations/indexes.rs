@@ -119,11 +119,6 @@ fn indexes_have_the_collation_of_their_collection_and_differ_by_theirs() {
     for (spec, code) in [
         (r#"{"key": {"n": "2d"}, "name": "flat"}"#, 67),
         (r#"{"key": {"n": "hashed"}, "name": "hashes"}"#, 67),
-        (r#"{"key": {"$**": 1}, "name": "all"}"#, 67),
-        (
-            r#"{"key": {"x.$**": 1}, "name": "x", "collation": {"locale": "de"}}"#,
-            67,
-        ),
         (r#"{"key": {"n": 1}, "name": "q", "collation": {}}"#, 2),
         (r#"{"key": {"n": 1}, "name": "q", "collation": 1}"#, 14),
         (
@@ -403,23 +398,17 @@ fn an_index_with_sort_keys_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn hashes_and_wildcard_keys_are_of_the_strings_themselves() {
+fn hashes_and_wildcard_keys_without_a_collation_are_of_the_strings_themselves() {
     let fixture = names();
-    // MongoDB refuses a hashed one for good.
-    let refusals = [
-        (r#"{"n": "hashed"}"#, "does not support collation"),
-        (r#"{"$**": 1}"#, "not supported yet"),
-    ];
-    for (key, why) in refusals {
-        let refused = fixture.refused_index(&format!(r#"{{"key": {key}, "name": "i"}}"#));
-        let text = refused.to_string();
-        assert_eq!(refused.code(), 67, "{text}");
-        assert!(text.contains(why), "{text}");
-        assert!(
-            text.contains(r#"`collation: {locale: "simple"}`"#),
-            "{text}"
-        );
-    }
+    // MongoDB refuses a hashed one, too.
+    let refused = fixture.refused_index(r#"{"key": {"n": "hashed"}, "name": "i"}"#);
+    let text = refused.to_string();
+    assert_eq!(refused.code(), 67, "{text}");
+    assert!(text.contains("does not support collation"), "{text}");
+    assert!(
+        text.contains(r#"`collation: {locale: "simple"}`"#),
+        "{text}"
+    );
     // A hashed index has no arrays.
     fixture.delete(r#"{"_id": 1}"#, true);
     let documents = [
@@ -468,6 +457,91 @@ fn hashes_and_wildcard_keys_are_of_the_strings_themselves() {
     let stages = |context| fixture.stages(filter, sort, context);
     assert_eq!(stages(&simple), "FETCH < IXSCAN all");
     assert_eq!(stages(&weak), "SORT < FETCH < IXSCAN all");
+    assert!(fixture.broken().is_empty());
+}
+
+#[test]
+fn a_wildcard_index_keeps_sort_keys_of_values_and_paths_as_they_are() {
+    let fixture = names();
+    let documents = [
+        r#"{"_id": 2, "m": "Tea", "N": "x", "k": "one"}"#,
+        r#"{"_id": 3, "m": "TEA", "in": {"m": "Crème"}, "k": "ONE"}"#,
+        r#"{"_id": 4, "m": 7, "in": [{"m": "creme"}, {"m": "z"}], "k": "two"}"#,
+    ];
+    let documents: Vec<Document> = documents.iter().map(|text| json(text)).collect();
+    // The first of these comes before the indexes.
+    assert!(fixture.insert(&documents[..1], true).errors.is_empty());
+    fixture.index(r#"{"key": {"$**": 1}, "name": "all", "wildcardProjection": {"k": 0}}"#);
+    fixture.index(r#"{"key": {"k": 1, "in.$**": 1}, "name": "inner"}"#);
+    assert!(fixture.insert(&documents[1..], true).errors.is_empty());
+    let (weak, simple) = (by(WEAK), by(SIMPLE));
+    for (filter, by_weak, found, by_simple) in [
+        (r#"{"n": "CAFE"}"#, "FETCH < IXSCAN all", 3, "COLLSCAN"),
+        (r#"{"m": "tea"}"#, "FETCH < IXSCAN all", 2, "COLLSCAN"),
+        (r#"{"in.m": "CREME"}"#, "FETCH < IXSCAN all", 2, "COLLSCAN"),
+        (
+            r#"{"m": {"$gte": "TEA"}}"#,
+            "FETCH < IXSCAN all",
+            2,
+            "COLLSCAN",
+        ),
+        (
+            r#"{"m": {"$in": [7, "tea"]}}"#,
+            "FETCH < IXSCAN all",
+            3,
+            "COLLSCAN",
+        ),
+        (r#"{"m": 7}"#, "FETCH < IXSCAN all", 1, "FETCH < IXSCAN all"),
+        // Names of fields are none of the strings that are compared.
+        (r#"{"N": "X"}"#, "FETCH < IXSCAN all", 1, "COLLSCAN"),
+        (
+            r#"{"N": {"$exists": true}}"#,
+            "FETCH < IXSCAN all",
+            1,
+            "FETCH < IXSCAN all",
+        ),
+    ] {
+        assert_eq!(fixture.stages(filter, None, &weak), by_weak, "{filter}");
+        assert_eq!(fixture.found_by(filter, None).len(), found, "{filter}");
+        assert_eq!(fixture.stages(filter, None, &simple), by_simple, "{filter}");
+    }
+    // A field before the wildcard one.
+    let filter = r#"{"k": "One", "in.m": "creme"}"#;
+    assert_eq!(fixture.found_by(filter, None).len(), 1);
+    let hinted = |filter: &str, context| {
+        let (filter, hint) = (json(filter), Value::from("inner"));
+        let mut request = FindRequest::new(&fixture.namespace);
+        (request.filter, request.context) = (filter.as_raw(), context);
+        request.hint = Some(hint.as_raw());
+        let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
+        let found = executor.map(|executor| fixture.drain(executor).len());
+        found.map_err(|error| error.code())
+    };
+    assert_eq!(hinted(filter, None), Ok(1));
+    assert_eq!(hinted(r#"{"k": "TWO", "in.m": "Z"}"#, None), Ok(1));
+    assert_eq!(hinted(filter, Some(&simple)), Err(291));
+    // The order of the keys is that of the collation, and of no other one.
+    let (filter, sort) = (r#"{"m": {"$gt": "a"}}"#, Some(r#"{"m": 1}"#));
+    assert_eq!(fixture.stages(filter, sort, &weak), "FETCH < IXSCAN all");
+    assert_eq!(
+        fixture.stages(r#"{"m": {"$gt": 1}}"#, sort, &simple),
+        "SORT < FETCH < IXSCAN all"
+    );
+    assert_eq!(fixture.delete(r#"{"m": "TEA"}"#, true), 2);
+    assert!(fixture.broken().is_empty());
+}
+
+#[test]
+fn the_fields_beside_a_place_go_by_the_collation() {
+    let fixture = names();
+    fixture.index(r#"{"key": {"n": 1, "p": "2dsphere"}, "name": "sphere"}"#);
+    let point = json(r#"{"_id": "p", "p": {"type": "Point", "coordinates": [1, 2]}, "n": "Tea"}"#);
+    assert!(fixture.insert(&[point], true).errors.is_empty());
+    let near = r#"{"n": "TEA", "p": {"$geoWithin": {"$centerSphere": [[1, 2], 0.1]}}}"#;
+    let stages = fixture.stages(near, None, &by(WEAK));
+    assert!(stages.ends_with("IXSCAN sphere"), "{stages}");
+    assert_eq!(fixture.find(near).len(), 1);
+    assert!(fixture.found_by(near, Some(&by(SIMPLE))).is_empty());
     assert!(fixture.broken().is_empty());
 }
 
