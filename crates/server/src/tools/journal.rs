@@ -152,6 +152,11 @@ fn summary(verified: &Verified) -> String {
     };
     let end = if verified.is_closed {
         "closed, all of it durable".to_owned()
+    } else if verified.is_unplaced {
+        format!(
+            "no segment says where the log begins; a start goes on behind what the engine holds, which must reach to record {}",
+            verified.durable_lsn
+        )
     } else {
         format!(
             "not closed, known durable up to {}; a start cuts what lies behind the end",
