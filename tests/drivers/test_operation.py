@@ -356,7 +356,7 @@ def test_a_certificate_that_ends_is_warned_of(tmp_path, expired, warning):
 
 
 COMMANDS = [
-    "journal verify", "journal dump", "journal truncate", "user add", "backup create", "backup list", "backup verify", "backup remove",
+    "journal verify", "journal dump", "journal truncate", "journal renew", "user add", "backup create", "backup list", "backup verify", "backup remove",
     "archive list", "archive flush", "archive verify", "archive remove", "restore", "rotate-key", "dump", "restore-dump", "import",
     "export", "migrate", "top",
 ]

@@ -4,6 +4,7 @@ mod data;
 mod definitions;
 mod files_lock;
 mod identity;
+mod journal_renewal;
 mod options;
 mod pinned_snapshots;
 mod scope;
@@ -43,6 +44,7 @@ use crate::write::{WriteParts, Writer};
 use files_lock::FilesLock;
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
+pub use journal_renewal::JournalRenewal;
 pub use options::{Options, Shortcuts};
 use pinned_snapshots::PinnedSnapshots;
 pub use pinned_snapshots::{PinnedFigures, PinnedSnapshot};
