@@ -141,7 +141,8 @@ pub fn begin(
         });
     }
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-    let unix_secs = unix.unwrap_or_default().as_secs();
+    let unix = unix.unwrap_or_default();
+    let unix_secs = unix.as_secs();
     // Lives are counted from 1: where nothing is left of the count, no earlier one can have come so far.
     let counted_from = u32::try_from(unix_secs).unwrap_or(0);
     let number = remains.incarnation_number.wrapping_add(1).max(counted_from);
@@ -152,14 +153,20 @@ pub fn begin(
     let incarnation = u64::from(number) << 32 | u64::from(salt());
     let sequence = remains.sequence + 1;
     let segments = Segments::new(files, identity, options, incarnation, Vec::new(), sequence)?;
+    let cluster_time_min = gap_end(remains, unix_secs);
     let start = IncarnationStart {
         first_lsn: applied_lsn + 1,
         // The journal has none of what comes before: all of it is the gap.
         previous_end_lsn: 0,
-        cluster_time_min: gap_end(remains, unix_secs),
-        stamp: Stamp::default(),
+        cluster_time_min,
+        // A place that no group has come to: an archive joins nothing to it.
+        stamp: Stamp {
+            cluster_time: cluster_time_min,
+            ..Stamp::default()
+        },
     };
-    segments.begin(start, unix_secs * 1000)?;
+    let unix_ms = u64::try_from(unix.as_millis()).unwrap_or(u64::MAX);
+    segments.begin(start, unix_ms)?;
     Ok(())
 }
 
