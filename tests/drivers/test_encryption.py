@@ -235,6 +235,37 @@ def test_a_key_is_rotated_and_the_data_stays(tmp_path, key, encrypted):
     assert not (tmp_path / "none").exists()
 
 
+def test_the_archive_of_the_journal_is_encrypted_and_leads_to_a_moment_without_the_key(tmp_path, key):
+    archive, repository, restored = tmp_path / "archive", tmp_path / "repository", tmp_path / "restored"
+    server = Quarry(tmp_path / "data", "rocksdb", [*with_key(key), "--journalArchive", str(archive)]).start()
+    place = ["--journalArchive", archive]
+    try:
+        assert quarry("backup", "create", "--dbpath", server.directory, "--to", repository).returncode == 0
+        fill(server)
+        flushed = quarry("archive", "flush", "--dbpath", server.directory)
+        assert flushed.returncode == 0, flushed.stderr
+        lsn = re.search(r"up to record (\d+)", flushed.stdout)[1]
+        with MongoClient(server.uri) as client:
+            client.shop.things.delete_many({})
+        assert quarry("archive", "flush", "--dbpath", server.directory).returncode == 0
+    finally:
+        stopped = server.stop()
+    assert stopped == 0
+    assert any(archive.glob("*.piece")) and holding(archive) == set()
+    verified = quarry("archive", "verify", *place)
+    assert verified.returncode == 0 and "whole" in verified.stdout, verified
+    listed = quarry("archive", "list", *place, "--from", repository)
+    assert listed.returncode == 0 and "can be restored to any moment" in listed.stdout, listed
+    made = quarry("restore", "--from", repository, *place, "--to-lsn", lsn, "--dbpath", restored)
+    assert made.returncode == 0, made.stderr
+    code, said = refusal(restored)
+    assert code == 100 and "it is encrypted" in said, said
+    moment = Quarry(restored, "rocksdb", with_key(key)).start()
+    check(moment)
+    assert moment.stop() == 0
+    assert holding(restored) == set()
+
+
 def test_a_rotation_killed_at_any_moment_leaves_one_key_or_the_other(tmp_path, key, encrypted):
     keys, generation = [key, key_file(tmp_path, "new")], 1
     chance = random.Random(given_seed())

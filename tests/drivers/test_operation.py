@@ -1,6 +1,7 @@
 """What an operator meets: who may read the files, what the log says of a start and of damage, and how a service manager and a
 terminal hear of a server that does or does not come up."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,17 +10,23 @@ import signal
 import socket
 import stat
 import subprocess
+import time
+import urllib.error
 import urllib.request
 
 import pytest
 from pymongo import MongoClient
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from certificates import Authority
 from quarry_process import START_SECONDS_MAX, Quarry, binary
 
 DATA_CORRUPTION_DETECTED = 301
 ILLEGAL_OPERATION = 20
+# mongod's for a data directory that cannot be used.
+DATA_DIRECTORY_EXIT = 100
+# So long a compaction is waited for that meets damage.
+DAMAGE_SECONDS_MAX = 60
 
 
 @pytest.fixture
@@ -147,6 +154,51 @@ def test_damage_that_a_read_meets_is_logged_counted_and_invalid(quarry):
     # Each place once, however often it is met.
     assert len({line["error"] for line in lines}) == len(lines)
     quarry.kill()
+
+
+def health(quarry):
+    """Status and text of /health."""
+    try:
+        with urllib.request.urlopen(quarry.admin_url + "health") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_damage_that_a_compaction_meets_refuses_writes_and_is_shown(tmp_path):
+    quarry = Quarry(tmp_path / "data", "rocksdb", ["--adminPort", "0"])
+    quarry.start()
+    try:
+        with MongoClient(quarry.uri) as client:
+            client.d.c.insert_many([{"_id": number, "x": os.urandom(200)} for number in range(3000)])
+        end(quarry)
+        table = damage_largest_table(quarry.directory)
+        quarry.start()
+        with MongoClient(quarry.uri, retryWrites=False) as client:
+            assert health(quarry) == (200, "ok\n")
+            deadline = time.monotonic() + DAMAGE_SECONDS_MAX
+            while health(quarry)[0] == 200:
+                assert time.monotonic() < deadline, "no compaction meets the damage"
+                with contextlib.suppress(PyMongoError):
+                    client.d.other.insert_one({})
+                    # Each lock flushes a table of the first level; some of those are compacted together.
+                    client.admin.command("fsync", lock=True)
+                    client.admin.command("fsyncUnlock")
+            assert table in client.admin.command("serverStatus")["quarry"]["refusedWrites"]["reason"]
+            with pytest.raises(PyMongoError, match="damage was met in the background"):
+                client.d.other.insert_one({})
+            assert client.d.other.find_one() is not None
+            assert health(quarry) == (503, "stored data is damaged: writes are refused\n")
+            warnings = client.admin.command("getLog", "startupWarnings")["log"]
+            assert any("stored data is damaged" in line and table in line for line in warnings)
+        lines = logged(quarry, "writes are refused")
+        # A write that the engine refuses before anybody has looked at the engine has its own line.
+        assert 1 <= len(lines) <= 2 and all(table in line["reason"] for line in lines)
+        quarry.process.send_signal(signal.SIGTERM)
+        assert quarry.process.wait(START_SECONDS_MAX) == DATA_DIRECTORY_EXIT
+    finally:
+        if quarry.running():
+            quarry.kill()
 
 
 class ServiceManager:
@@ -304,7 +356,7 @@ def test_a_certificate_that_ends_is_warned_of(tmp_path, expired, warning):
 
 
 COMMANDS = [
-    "journal verify", "journal dump", "journal truncate", "user add", "backup create", "backup list", "backup verify", "backup remove",
+    "journal verify", "journal dump", "journal truncate", "journal renew", "user add", "backup create", "backup list", "backup verify", "backup remove",
     "archive list", "archive flush", "archive verify", "archive remove", "restore", "rotate-key", "dump", "restore-dump", "import",
     "export", "migrate", "top",
 ]

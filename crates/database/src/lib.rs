@@ -53,7 +53,9 @@ pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
 pub use commit::{Counts, payload};
-pub use database::{Copied, Database, Options, PinnedFigures, PinnedSnapshot, Scope, Shortcuts};
+pub use database::{
+    Copied, Database, JournalRenewal, Options, PinnedFigures, PinnedSnapshot, Scope, Shortcuts,
+};
 pub use definitions::builds::InterruptedBuild;
 pub use definitions::changes::Dropped;
 pub use definitions::collection_stats::{CollStats, IndexStats};

@@ -13,10 +13,10 @@ use crate::group_header::{GroupFormat, GroupHeader};
 use crate::hooks::Payloads;
 use crate::recovery::{Prefix, check_lengths, named_segments, open_prefix, open_segments};
 use crate::segment::{OpenSegment, Segment, segment_name};
-use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
+use crate::segment_header::{SEGMENT_HEADER_BYTES, SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
 use crate::stamp::Stamp;
-use crate::tail::{check_tail, cut};
+use crate::tail::{check_tail, cut, search};
 
 /// The findings of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub struct Verified {
     pub last_lsn: u64,
     /// The highest LSN that a group says was durable.
     pub durable_lsn: u64,
+    /// No segment says where the log begins: the first groups of the only ones are lost, and those before them were freed, as
+    /// earlier versions did before they were durable. A start goes on behind what the engine holds, which must reach to
+    /// `durable_lsn`.
+    pub is_unplaced: bool,
     /// Whether the log ends in the mark that closing writes: all of it was durable then.
     pub is_closed: bool,
     /// Where the log ends.
@@ -106,6 +110,13 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
         verified.durable_lsn = verified.durable_lsn.max(group.header.durable_lsn);
         Ok(())
     })?;
+    verified.is_unplaced = is_unplaced(&verified);
+    if verified.is_unplaced {
+        for segment in &segments {
+            let found = search(files, segment, SEGMENT_HEADER_BYTES as u64)?;
+            verified.durable_lsn = verified.durable_lsn.max(found.durable_lsn);
+        }
+    }
     if let Some(end) = end {
         check_tail(files, &segments, &end)?;
         verified.end_segment.clone_from(&segments[end.index].name);
@@ -113,6 +124,11 @@ pub fn verify(files: &dyn Files) -> Result<Verified> {
         verified.stamp = end.link.stamp.unwrap_or_default();
     }
     Ok(verified)
+}
+
+fn is_unplaced(verified: &Verified) -> bool {
+    let says = |segment: &SegmentSummary| segment.groups > 0 || segment.header.begins_incarnation();
+    !verified.segments.is_empty() && !verified.segments.iter().any(says)
 }
 
 /// Whether the group's digest goes on from the one before, where that is known; moves `behind` behind the group.
@@ -277,6 +293,7 @@ fn empty(segments: &[Arc<Segment>]) -> Verified {
         first_lsn: 0,
         last_lsn: 0,
         durable_lsn: 0,
+        is_unplaced: false,
         is_closed: false,
         end_segment: String::new(),
         end_offset: 0,
@@ -284,7 +301,8 @@ fn empty(segments: &[Arc<Segment>]) -> Verified {
     }
 }
 
-/// Follows the chain from the first segment; `None` for a journal without segments.
+/// Follows the chain from the first segment; `None` for a journal without segments. Durable records that the first segments
+/// have lost are damage, which is told once the groups behind them were visited.
 fn follow(
     files: &dyn Files,
     segments: &[Arc<Segment>],
@@ -293,12 +311,14 @@ fn follow(
     let Some(first) = segments.first() else {
         return Ok(None);
     };
-    let first_lsn = first_known_lsn(files, segments)?;
+    let Beginning { first_lsn, lost } = beginning(files, segments)?;
+    let mut durable_lsn = begun_behind(segments);
     let end = walk(
         files,
         segments,
         Link::before(first, first_lsn),
         &mut |segment, offset, header, visited| {
+            durable_lsn = durable_lsn.max(header.durable_lsn);
             visit(DumpedGroup {
                 segment: &segment.name,
                 offset,
@@ -308,23 +328,86 @@ fn follow(
             })
         },
     )?;
-    Ok(Some(end))
+    match lost {
+        Some(lost) if lost.lsn <= durable_lsn => Err(lost.damage()),
+        Some(_) | None => Ok(Some(end)),
+    }
 }
 
-/// The LSN that the chain begins with. The first segment may not say: all its groups were lost unsynced, when a checkpoint
-/// had freed those before it. Then the next incarnation does.
-fn first_known_lsn(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<u64> {
+/// Up to where all was durable when the last incarnation began.
+fn begun_behind(segments: &[Arc<Segment>]) -> u64 {
+    let ended = segments
+        .iter()
+        .map(|segment| segment.header.previous_end_lsn);
+    ended.max().unwrap_or(0)
+}
+
+/// The LSN that the chain begins with, and what is lost before it.
+struct Beginning {
+    first_lsn: u64,
+    lost: Option<Lost>,
+}
+
+/// A record that a segment has held, whose first group is not whole.
+struct Lost {
+    segment: String,
+    lsn: u64,
+}
+
+impl Lost {
+    fn damage(self) -> Error {
+        Error::Damaged {
+            segment: self.segment,
+            offset: SEGMENT_HEADER_BYTES as u64,
+            reason: format!(
+                "no whole group begins here, but record {} was durable",
+                self.lsn
+            ),
+        }
+    }
+}
+
+/// Where the chain begins. The first segments may not say: their groups were lost unsynced, when a checkpoint of an earlier
+/// version had freed those before them. Then the first one that does say tells. Where none does, as many records are missing as
+/// nobody but the engine knows; the first that is known to be missing is the lost one, or none is.
+fn beginning(files: &dyn Files, segments: &[Arc<Segment>]) -> Result<Beginning> {
+    let mut lost: Option<Lost> = None;
     for (index, segment) in segments.iter().enumerate() {
         let header = &segment.header;
         if header.begins_incarnation() {
-            return Ok(match index {
+            let first_lsn = match index {
                 0 => header.first_lsn,
                 _ => header.previous_end_lsn + 1,
-            });
+            };
+            return Ok(Beginning { first_lsn, lost });
         }
         if let Ok(group) = scanner(&OpenSegment::open(segment, files)?).peek()? {
-            return Ok(group.first_lsn);
+            let first_lsn = group.first_lsn;
+            return Ok(Beginning { first_lsn, lost });
+        }
+        if lost.is_none() {
+            lost = lost_from(files, segment)?;
         }
     }
-    Ok(1)
+    let first_lsn = lost.map_or(1, |lost| lost.lsn);
+    let lost = None;
+    Ok(Beginning { first_lsn, lost })
+}
+
+/// The first record that the segment, which does not begin with a whole group, is known to have held: what is left of the group
+/// says it, or the next whole one, which was not the first.
+fn lost_from(files: &dyn Files, segment: &Arc<Segment>) -> Result<Option<Lost>> {
+    let first_offset = SEGMENT_HEADER_BYTES as u64;
+    let left = scanner(&OpenSegment::open(segment, files)?).peek_header()?;
+    let lsn = match left {
+        Ok(header) => Some(header.first_lsn),
+        Err(_) => {
+            let next = search(files, segment, first_offset)?.first_lsn;
+            next.map(|next_lsn| next_lsn - 1)
+        }
+    };
+    Ok(lsn.map(|lsn| Lost {
+        segment: segment.name.clone(),
+        lsn: lsn.max(1),
+    }))
 }

@@ -36,7 +36,7 @@ const PREPARE_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else 
 /// How far ahead of this machine's clock a cluster time may be that it takes over. MongoDB's bound is a year, for times that
 /// the cluster has signed; these are not signed, so that any client can make one up, and differ by what two machines' clocks
 /// may differ by.
-const CLUSTER_TIME_AHEAD_MAX_SECS: u64 = 300;
+pub(crate) const CLUSTER_TIME_AHEAD_MAX_SECS: u64 = 300;
 
 /// An open write-ahead log. Dropping it closes it.
 pub struct Journal {
@@ -599,7 +599,7 @@ fn run_space(pipeline: &Pipeline, local: &LocalLog) {
 }
 
 /// Tells two lives apart even if both were given the same number.
-fn salt() -> u32 {
+pub(crate) fn salt() -> u32 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(unix_ms()) as u32
 }

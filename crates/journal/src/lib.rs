@@ -64,6 +64,7 @@ mod primitives;
 mod queue;
 mod reader;
 mod recovery;
+pub mod renew;
 mod scan;
 mod seal;
 mod segment;

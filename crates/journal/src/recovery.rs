@@ -89,6 +89,23 @@ pub(crate) fn recover(
     })
 }
 
+/// The last record that a start goes on behind, from an engine at `applied_lsn`; none where there is no segment. Changes nothing,
+/// and fails as the start does.
+pub(crate) fn end_of_start(
+    files: &dyn Files,
+    identity: &Identity,
+    applied_lsn: u64,
+    hooks: &dyn Hooks,
+) -> Result<Option<u64>> {
+    let (segments, _) = open_needed(files, identity, applied_lsn)?;
+    if segments.is_empty() {
+        return Ok(None);
+    }
+    let needed_from = first_needed(files, &segments, applied_lsn)?;
+    let chain = follow_chain(files, &segments, needed_from, applied_lsn, hooks)?;
+    Ok(Some(chain.end.link.next_lsn - 1))
+}
+
 /// The lowest cluster time of what is written behind `previous_end_lsn`, if `stamp` does not say it: 0 if it does.
 ///
 /// Records that only the engine has left no times behind. Those rose by one each from `stamp` or from the end of an earlier gap on,

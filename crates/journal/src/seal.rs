@@ -43,6 +43,73 @@ pub trait Seal: fmt::Debug + Send + Sync {
     /// Decrypts a sealed body and takes away what was added. False if a bit of it, of `header` or of `place` is not what it was,
     /// and `body` means nothing then.
     fn open(&self, place: SealedPlace, header: &[u8], body: &mut Vec<u8>) -> bool;
+
+    /// Whether bodies are opened at all. Where they are not, as in an archive that is read without a key, checksums, the chain and
+    /// digests are what groups are checked by, and records are not to be had.
+    fn opens(&self) -> bool {
+        true
+    }
+}
+
+/// Stands in the place of a seal where nobody has the key.
+#[derive(Debug)]
+pub(crate) struct Unopened;
+
+impl Seal for Unopened {
+    fn added_bytes(&self) -> usize {
+        0
+    }
+
+    fn seal(
+        &self,
+        _place: SealedPlace,
+        _header: &[u8],
+        _buffer: &mut Vec<u8>,
+        _from: usize,
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn open(&self, _place: SealedPlace, _header: &[u8], _body: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn opens(&self) -> bool {
+        false
+    }
+}
+
+/// Files of a sealed journal for somebody without its key, who copies groups and never opens one.
+pub(crate) struct UnopenedFiles<'f>(pub &'f dyn Files);
+
+impl Files for UnopenedFiles<'_> {
+    fn list(&self) -> io::Result<Vec<FileEntry>> {
+        self.0.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.0.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.0.create(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_directory()
+    }
+
+    fn seal(&self) -> Option<Arc<dyn Seal>> {
+        Some(Arc::new(Unopened))
+    }
 }
 
 /// Files of a journal that is sealed.

@@ -38,9 +38,9 @@ pub(crate) fn check_tail(
             true => end.offset,
             false => SEGMENT_HEADER_BYTES as u64,
         };
-        let behind = search(files, segment, offset, end.link.next_lsn)?;
-        is_end_of_segment |= is_last && !behind.has_group;
-        if behind.says_durable {
+        let behind = search(files, segment, offset)?;
+        is_end_of_segment |= is_last && behind.first_lsn.is_none();
+        if behind.durable_lsn >= end.link.next_lsn {
             return Err(damage(files, segments, end, is_end_of_segment)?);
         }
     }
@@ -70,29 +70,24 @@ fn damage(
     })
 }
 
-/// The findings of a search behind the end of the chain.
+/// The findings of a search for whole groups of the segment's own incarnation.
 #[derive(Default)]
-struct Behind {
-    /// A whole group of the segment's own incarnation.
-    has_group: bool,
-    /// One whose mark is at or above the missing record.
-    says_durable: bool,
+pub(crate) struct Found {
+    /// The first LSN of the first one.
+    pub first_lsn: Option<u64>,
+    /// The highest durable mark of any.
+    pub durable_lsn: u64,
 }
 
 /// Searches the segment from `offset` on.
-fn search(
-    files: &dyn Files,
-    segment: &Arc<Segment>,
-    offset: u64,
-    missing_lsn: u64,
-) -> Result<Behind> {
+pub(crate) fn search(files: &dyn Files, segment: &Arc<Segment>, offset: u64) -> Result<Found> {
     let mut scanner = GroupScanner::new(&OpenSegment::open(segment, files)?, offset);
-    let mut behind = Behind::default();
+    let mut found = Found::default();
     let mut broken_bytes = 0;
     while let Some(header) = scanner.find_header()? {
         if scanner.peek()?.is_ok() {
-            behind.has_group = true;
-            behind.says_durable |= header.durable_lsn >= missing_lsn;
+            found.first_lsn.get_or_insert(header.first_lsn);
+            found.durable_lsn = found.durable_lsn.max(header.durable_lsn);
             scanner.skip(&header);
             continue;
         }
@@ -111,7 +106,7 @@ fn search(
         }
         scanner.seek(scanner.offset() + 1);
     }
-    Ok(behind)
+    Ok(found)
 }
 
 /// Zeroes the tail, takes later segments out, and makes durable all that is kept. Everything up to `durable_lsn` is.

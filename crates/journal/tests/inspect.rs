@@ -303,3 +303,121 @@ fn a_first_segment_that_lost_all_its_groups_is_no_damage() {
     .unwrap();
     assert_eq!(dumped[0], next);
 }
+
+/// Where the groups of a segment begin.
+fn group_offsets(files: &SimulatedFiles, name: &str) -> Vec<usize> {
+    let mut offsets = Vec::new();
+    inspect::dump(files, 0, &mut |group| {
+        if group.segment == name {
+            offsets.push(usize::try_from(group.offset).unwrap());
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    offsets
+}
+
+/// Changes some bytes of a file.
+fn change(
+    files: &SimulatedFiles,
+    name: &str,
+    bytes: std::ops::Range<usize>,
+    change: fn(&mut [u8]),
+) {
+    let mut content = files.content(name).unwrap();
+    change(&mut content[bytes]);
+    files.replace(name, content);
+}
+
+/// A journal whose only segment continues an incarnation: a checkpoint of an earlier version has freed the one before it.
+/// `syncs`: whether the second segment's groups are durable, and say so. Returns the last record of the freed segment.
+fn only_second_segment(syncs: bool) -> (SimulatedFiles, u64) {
+    let files = SimulatedFiles::new();
+    let journal = Owner::new().open(&files, 0).unwrap();
+    let durable_lsn = fill_first_segment(&files, &journal);
+    for _ in 0..3 {
+        journal.submit(&[7; 500]).unwrap();
+        if syncs {
+            journal.sync().unwrap();
+        }
+    }
+    let fallen = files.crash(Crash::Kill, 0);
+    drop(journal);
+    fallen.remove("0000000001.segment").unwrap();
+    (fallen, durable_lsn)
+}
+
+/// A power loss took the first group of the only segment, and left later ones. None was durable.
+#[test]
+fn verify_and_dump_find_no_damage_where_a_start_finds_none() {
+    const SECOND: &str = "0000000002.segment";
+    let (files, durable_lsn) = only_second_segment(false);
+    let offsets = group_offsets(&files, SECOND);
+    assert!(offsets.len() > 2);
+    change(&files, SECOND, offsets[0]..offsets[1], |group| {
+        group.fill(0)
+    });
+    let verified = inspect::verify(&files).unwrap();
+    assert!(verified.is_unplaced);
+    assert_eq!((verified.last_lsn, verified.durable_lsn), (0, durable_lsn));
+    assert!(group_offsets(&files, SECOND).is_empty());
+    // An engine must hold as much as `verify` says.
+    let older = files.crash(Crash::Kill, 0);
+    let refused = Owner::new().open(&older, durable_lsn - 1).err();
+    assert!(refused.is_some_and(|error| error.is_corruption()));
+    let journal = Owner::new().open(&files, durable_lsn).unwrap();
+    assert_eq!(journal.submit(b"next").unwrap().lsn, durable_lsn + 1);
+    journal.close().unwrap();
+    let verified = inspect::verify(&files).unwrap();
+    assert!(!verified.is_unplaced);
+    assert_eq!(verified.first_lsn, durable_lsn + 1);
+}
+
+/// The first group of the first segment was durable, as marks behind it say, and is damaged in its body or its header.
+#[test]
+fn verify_and_dump_find_durable_records_missing_from_the_first_segment() {
+    const SECOND: &str = "0000000002.segment";
+    for at in [200, 0] {
+        let (files, durable_lsn) = only_second_segment(true);
+        let offsets = group_offsets(&files, SECOND);
+        change(
+            &files,
+            SECOND,
+            offsets[0] + at..offsets[0] + at + 1,
+            |byte| {
+                byte[0] ^= 1;
+            },
+        );
+        let dump = || inspect::dump(&files, 0, &mut |_| ControlFlow::Continue(()));
+        assert!(inspect::verify(&files).unwrap_err().is_corruption());
+        assert!(dump().unwrap_err().is_corruption());
+        // A start whose engine holds all goes on, in a segment that says where it begins.
+        let journal = Owner::new().open(&files, durable_lsn + 4).unwrap();
+        assert_eq!(journal.submit(b"next").unwrap().lsn, durable_lsn + 5);
+        journal.close().unwrap();
+    }
+}
+
+/// A later segment says where it begins, and that what the first one has lost was durable.
+#[test]
+fn verify_and_dump_read_a_first_segment_that_does_not_say_where_it_begins() {
+    for at in [200, 0] {
+        let (files, _) = journal_of(120);
+        let names = segment_names(&files);
+        files.remove(&names[0]).unwrap();
+        let offset = group_offsets(&files, &names[1])[0] + at;
+        change(&files, &names[1], offset..offset + 1, |byte| byte[0] ^= 1);
+        let damage = inspect::verify(&files).unwrap_err();
+        assert!(
+            matches!(&damage, Error::Damaged { segment, .. } if *segment == names[1]),
+            "{damage}"
+        );
+        let mut visits = 0;
+        let dumped = inspect::dump(&files, 0, &mut |_| {
+            visits += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(dumped.unwrap_err().is_corruption());
+        assert!(visits > 0, "what is whole behind it is shown");
+    }
+}

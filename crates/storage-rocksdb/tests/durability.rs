@@ -337,17 +337,15 @@ fn foreign_and_damaged_directories_are_refused() {
     assert!(headless.is_corruption(), "{headless}");
 }
 
-/// A flipped byte in a table is an error that says so, never another document.
-#[test]
-fn a_damaged_table_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let engine = open(directory.path());
+/// A store of a hundred records in one table, some of whose blocks are damaged.
+fn make_damaged_store(directory: &Path) {
+    let engine = open(directory);
     for lsn in 1..=100 {
         write(&engine, lsn);
     }
     engine.close().unwrap();
     drop(engine);
-    let table = fs::read_dir(directory.path())
+    let table = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let table = table
@@ -360,6 +358,35 @@ fn a_damaged_table_is_named() {
         *byte ^= 1;
     }
     fs::write(&table, &bytes).unwrap();
+}
+
+/// A compaction reads what no operation has read for long.
+#[test]
+fn damage_that_a_compaction_meets_is_told_by_whatever_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    make_damaged_store(directory.path());
+    let engine = open(directory.path());
+    let (mut lsn, begun) = (100, Instant::now());
+    let failed = loop {
+        if let Readiness::Failed(error) = engine.ready() {
+            break error;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no compaction reads the table");
+        lsn += 1;
+        // Either may have met it before `ready` was asked.
+        let _ = engine.write(&batch(lsn)).and_then(|()| engine.sync());
+    };
+    assert!(failed.is_corruption(), "{failed}");
+    assert!(engine.sync().unwrap_err().is_corruption());
+    assert!(has(&engine, 100), "what is whole is read");
+    assert!(engine.close().unwrap_err().is_corruption());
+}
+
+/// A flipped byte in a table is an error that says so, never another document.
+#[test]
+fn a_damaged_table_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    make_damaged_store(directory.path());
     let engine = open(directory.path());
     let outcomes: Vec<_> = (1..=100u64)
         .map(|lsn| engine.get(&[b"k", &lsn.to_be_bytes()[..]].concat(), &mut |_| ()))

@@ -99,6 +99,12 @@ impl Faulty {
         });
     }
 
+    /// [`Engine::ready`] reports that work in the background has failed with `error`, until [`Faulty::heal`]; writes themselves
+    /// go through.
+    pub fn fail_in_background(&self, error: Error) {
+        self.switches.lock().readiness = Some(Readiness::Failed(error));
+    }
+
     /// How many callers of [`Engine::ready`] were told of a stall or of missing space since it was switched on.
     #[must_use]
     pub fn told_unready(&self) -> usize {

@@ -63,18 +63,19 @@ impl Checkpoints {
     }
 
     /// Frees journal segments up to the engine's durable point, and forces one when the journal has grown long; `beside` is
-    /// what the same thread does then. Tells of what fails. One thread calls it.
+    /// what the same thread does then. Tells of what fails, and gives it back. One thread calls it.
     pub fn tick(
         &self,
         engine: &dyn Engine,
         journal: &Journal,
         last_durable: &mut u64,
         beside: impl FnOnce() -> Result<()>,
-    ) {
+    ) -> Result<()> {
         let stepped = self.step(engine, journal, last_durable);
-        let failed = stepped.and(beside()).err();
-        let failed = failed.map(|error| error.to_string());
+        let done = stepped.and(beside());
+        let failed = done.as_ref().err().map(ToString::to_string);
         self.note(failed.or_else(|| journal.trouble()));
+        done
     }
 
     /// Tells of a change.

@@ -72,6 +72,16 @@ impl Commits {
         &self.refusals
     }
 
+    /// Notes an error of work in the background: of damage refuses every write from now on, and tells of it once.
+    pub fn failed_in_background(&self, error: &Error) {
+        let damage = self.path.damage();
+        if let Some(reason) = damage.first(error) {
+            // In this order: who is refused for it is not the first to tell of it.
+            self.refusals.damaged(&reason);
+            damage.refuse_writes(reason);
+        }
+    }
+
     /// Gives out an ident; the record that uses it must carry `ALLOCATED`.
     pub fn allocate_ident(&self) -> Ident {
         self.path.allocate_ident()

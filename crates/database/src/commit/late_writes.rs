@@ -202,6 +202,11 @@ impl LateWrites {
         drop(self.behind());
     }
 
+    /// Whether the engine by itself takes writes, whatever is still to be written to it.
+    pub fn engine_ready(&self) -> Readiness {
+        self.engine.ready()
+    }
+
     /// Makes durable what the engine has, and leaves a held batch where it is.
     pub fn sync_but_held(&self) -> Result<()> {
         self.engine.sync()

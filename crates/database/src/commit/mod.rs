@@ -33,7 +33,7 @@
 //! takes the turn for its own record, past the queue.
 //!
 //! *Led*. Whoever has the turn owns the appender, one thread at a time. `ready` asks the engine whether it can take the
-//! group (no stall, no error, space left); `finish_group` adds what only commit order can tell: the absolute counts and
+//! group (no stall, no error, space left), and refuses it where damage was met in the background (`damage`); `finish_group` adds what only commit order can tell: the absolute counts and
 //! sizes of the collections that the group touches, exact after any crash because they are in the group, and the
 //! high-water mark when idents were given out. A refusal by either, or by the append, is answered to the whole group,
 //! which has left nothing behind. A group that meets a stalled engine is given back too: each of its writers then waits by
@@ -131,6 +131,7 @@ pub(crate) mod changed_records;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod commits;
+pub(crate) mod damage;
 pub(crate) mod definition_event;
 pub(crate) mod interests;
 pub(crate) mod late_writes;
@@ -155,6 +156,7 @@ use smallvec::SmallVec;
 
 use crate::catalog::cache::Catalog;
 use crate::commit::changed_records::ChangedRecords;
+use crate::commit::damage::Damage;
 use crate::commit::interests::Interests;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
@@ -258,6 +260,7 @@ pub struct CommitPath {
     interests: Arc<Interests>,
     write_stop: WriteStop,
     replaced_bytes: ReplacedBytes,
+    damage: Damage,
 }
 
 /// Groups of the journal that is being replayed, and that the engine does not have yet.
@@ -296,6 +299,7 @@ impl CommitPath {
             interests: Arc::default(),
             write_stop: WriteStop::default(),
             replaced_bytes: ReplacedBytes::default(),
+            damage: Damage::default(),
         })
     }
 
@@ -342,6 +346,11 @@ impl CommitPath {
     /// The stop of all writes, for whoever copies the files.
     pub fn write_stop(&self) -> &WriteStop {
         &self.write_stop
+    }
+
+    /// The damage that was met in the background, if any was.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     /// From now on nobody waits for a stalled engine.
@@ -582,6 +591,7 @@ impl CommitPath {
 
 impl Hooks for CommitPath {
     fn ready(&self, _bytes: usize) -> Result<(), HookError> {
+        self.damage.check()?;
         if self.write_stop.is_on() {
             let cause = "the files are locked by fsync";
             return Err(HookError::new(HookErrorKind::Stalled, cause));

@@ -1,5 +1,7 @@
 //! Whether writes are refused: a full disk, an engine that fails, a journal that has latched.
 //!
+//! Damage that was met in the background refuses them for good (`damage`).
+//!
 //! Each refused write is answered with its error; whoever runs the server hears of it once when it begins and once when
 //! it is over. It is over with the first write that is taken a while after the last refused one: on a disk that is
 //! nearly full small writes pass between the others.
@@ -24,6 +26,11 @@ pub enum WritesNow {
     /// Writes are refused from now on.
     Refused {
         /// The text says why.
+        reason: String,
+    },
+    /// Writes are refused for good: damage was met in the background.
+    Damaged {
+        /// The text says where.
         reason: String,
     },
     /// Writes are taken again.
@@ -56,6 +63,8 @@ pub struct Refusals {
 #[derive(Default)]
 struct State {
     refusing: Option<Refusing>,
+    /// Why no write is taken ever again, if that is so.
+    damage: Option<String>,
     on_change: Option<OnChange>,
 }
 
@@ -66,8 +75,21 @@ struct Refusing {
 }
 
 impl Refusals {
+    /// Damage that was met before is told immediately.
     pub fn on_change(&self, on_change: OnChange) {
-        self.state.lock().on_change = Some(on_change);
+        let mut state = self.state.lock();
+        state.on_change = Some(on_change);
+        if let Some(reason) = state.damage.clone() {
+            state.tell(&WritesNow::Damaged { reason });
+        }
+    }
+
+    /// Notes that writes are refused from now on, and why. Called once.
+    pub fn damaged(&self, reason: &str) {
+        let mut state = self.state.lock();
+        let reason = reason.to_owned();
+        state.damage = Some(reason.clone());
+        state.tell(&WritesNow::Damaged { reason });
     }
 
     pub fn so_far(&self) -> RefusedWrites {
@@ -75,7 +97,7 @@ impl Refusals {
         let refusing = state.refusing.as_ref();
         RefusedWrites {
             count: self.count.load(Ordering::Relaxed),
-            reason: refusing.map(|refusing| refusing.reason.clone()),
+            reason: (state.damage.clone()).or(refusing.map(|refusing| refusing.reason.clone())),
         }
     }
 
@@ -94,6 +116,9 @@ impl Refusals {
     fn refused(&self, error: &Error) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
+        if state.damage.is_some() {
+            return;
+        }
         if let Some(refusing) = &mut state.refusing {
             refusing.count += 1;
             refusing.last = Instant::now();

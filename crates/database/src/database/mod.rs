@@ -4,6 +4,7 @@ mod data;
 mod definitions;
 mod files_lock;
 mod identity;
+mod journal_renewal;
 mod options;
 mod pinned_snapshots;
 mod scope;
@@ -43,6 +44,7 @@ use crate::write::{WriteParts, Writer};
 use files_lock::FilesLock;
 use identity::{identify, keep_replayed, knows_journal, note_journal};
 
+pub use journal_renewal::JournalRenewal;
 pub use options::{Options, Shortcuts};
 use pinned_snapshots::PinnedSnapshots;
 pub use pinned_snapshots::{PinnedFigures, PinnedSnapshot};
@@ -243,7 +245,8 @@ impl Database {
     }
 
     /// Ends the background threads, syncs the journal and flushes the engine, so that the next open replays nothing. When
-    /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is.
+    /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is. Fails, too, where damage was
+    /// met in the background.
     pub fn close(&self) -> Result<()> {
         // What it fails for the close meets, too.
         let _ = FilesLock(&self.commits).end();
@@ -268,8 +271,14 @@ impl Database {
             let journal = journal.close().map_err(Error::from);
             let engine = self.engine.close().map_err(Error::from);
             drop(closed);
-            journal.and(engine)
+            journal.and(engine).and(self.check_undamaged())
         })
+    }
+
+    /// Whoever stops the server hears of damage even where the end itself met none.
+    fn check_undamaged(&self) -> Result<()> {
+        self.damage()
+            .map_or(Ok(()), |reason| Err(Error::Corrupt(reason)))
     }
 
     fn start_checkpoints(&self) {
@@ -286,14 +295,22 @@ impl Database {
                 };
                 // Asked, an engine goes on after a full disk and takes what it has refused. This thread has to end when
                 // it is told to, so it writes only where that will not wait.
-                let is_ready = engine.ready() == Readiness::Ready;
+                let readiness = engine.engine_ready();
+                let is_ready =
+                    readiness == Readiness::Ready && engine.caught_up() == Readiness::Ready;
+                if let Readiness::Failed(error) = readiness {
+                    commits.failed_in_background(&error.into());
+                }
                 pinned.expire(commits.path().replaced_bytes());
                 let reclaim = || match is_ready {
                     true => reclaimer.step(&commits, &catalog, &epochs, stop),
                     false => Ok(()),
                 };
                 let (checkpoints, journal) = (commits.checkpoints(), commits.journal());
-                checkpoints.tick(engine.as_ref(), journal, &mut last_durable, reclaim);
+                let ticked = checkpoints.tick(engine.as_ref(), journal, &mut last_durable, reclaim);
+                if let Err(error) = ticked {
+                    commits.failed_in_background(&error);
+                }
             }
         });
     }

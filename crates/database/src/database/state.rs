@@ -40,7 +40,8 @@ impl Database {
         self.reads.records().map(|records| records.counters())
     }
 
-    /// Has `on_change` called when writes begin to be refused, and when they are taken again.
+    /// Has `on_change` called when writes begin to be refused, and when they are taken again. Damage that was met before is told
+    /// immediately.
     pub fn on_writes_change(&self, on_change: OnChange) {
         self.commits.refusals().on_change(on_change);
     }
@@ -97,6 +98,11 @@ impl Database {
     /// How many writes were refused since the start, and why they are refused now, if they are.
     pub fn refused_writes(&self) -> RefusedWrites {
         self.commits.refusals().so_far()
+    }
+
+    /// The damage that was met in the background, if any was: no write is taken since.
+    pub fn damage(&self) -> Option<String> {
+        self.commits.path().damage().reason().map(str::to_owned)
     }
 
     /// When the engine's durable point last moved, in milliseconds since the epoch: from there a start replays the journal. None

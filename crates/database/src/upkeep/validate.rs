@@ -10,6 +10,7 @@ use quarry_storage::KeyRange;
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
+use crate::commit::Counts;
 use crate::commit::commits::Commits;
 use crate::error::{Error, Result};
 use crate::index::document_filter::FilterLanguage;
@@ -65,10 +66,23 @@ pub fn validate(
         )));
     };
     collection.refuse_view()?;
-    let index_catalog = catalog.index_catalog(&collection)?;
+    let counts = commits.counts(collection.ident)?;
+    check(catalog, reads, &collection, counts, full, operation)
+}
+
+/// Checks a collection that nobody writes meanwhile, and of which the counters say `counts`.
+pub(crate) fn check(
+    catalog: &Catalog,
+    reads: &Reads,
+    collection: &Collection,
+    counts: Counts,
+    full: bool,
+    operation: &Operation,
+) -> Result<ValidateReport> {
+    let index_catalog = catalog.index_catalog(collection)?;
     let snapshot = reads.snapshot()?;
     let mut check = Check {
-        collection: &collection,
+        collection,
         language: catalog.validators.language.as_ref(),
         index_catalog,
         snapshot: &snapshot,
@@ -83,7 +97,6 @@ pub fn validate(
     if let Some(records) = reads.records().filter(|_| full) {
         check.cached(records)?;
     }
-    let counts = commits.counts(collection.ident)?;
     if counts.documents != check.report.documents || counts.bytes != check.data_bytes {
         let message = format!(
             "the counters say {} documents of {} bytes, there are {} of {}",

@@ -14,6 +14,7 @@ use crate::files::Files;
 use crate::group_header::GroupHeader;
 use crate::options::Identity;
 use crate::scan::GroupScanner;
+use crate::seal::{SealedFiles, Unopened};
 use crate::segment::{OpenSegment, Segment};
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
@@ -96,8 +97,9 @@ impl ArchivedSegment {
 }
 
 impl History {
-    /// Reads the headers of all pieces.
+    /// Reads the headers of all pieces. Where they are of a sealed journal no group of them is opened: nobody needs the key.
     pub fn read(files: Arc<dyn Files>) -> Result<History> {
+        let files: Arc<dyn Files> = Arc::new(SealedFiles::new(files, Arc::new(Unopened)));
         let Some(identity) = read_mark(&*files)? else {
             return Err(Error::ForeignJournal {
                 segment: "quarry.archive".to_owned(),

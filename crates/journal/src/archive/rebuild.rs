@@ -3,7 +3,7 @@
 //!
 //! The result is a journal as a process leaves it that was killed there. It is read as a whole before anybody believes it: every
 //! checksum, the chain of groups and their digests from the backup's first segment on, and that the backup's own end is a place of
-//! this history.
+//! this history. The seals of a sealed journal are the start's to check, which has the key.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -14,8 +14,10 @@ use super::line::{Line, Stretch};
 use super::piece::{Key, damaged};
 use crate::error::{Error, Result};
 use crate::files::{Files, sync_file, write_all_at};
+use crate::group_header::GroupFormat;
 use crate::inspect;
 use crate::recovery::open_segments;
+use crate::seal::UnopenedFiles;
 use crate::segment::segment_name;
 use crate::segment_header::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::stamp::Stamp;
@@ -95,6 +97,12 @@ impl History {
         cut_lsn: u64,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Rebuilt> {
+        // A sealed journal is put together as it stands; who opens it with its key checks the seals.
+        let unopened = UnopenedFiles(files);
+        let files: &dyn Files = match self.is_sealed() {
+            true => &unopened,
+            false => files,
+        };
         open_segments(files, Some(&self.identity))?;
         let backup = inspect::verify(files)?;
         let has_records = |summary: &&inspect::SegmentSummary| summary.last_lsn != 0;
@@ -126,6 +134,11 @@ impl History {
         let synced = files.sync_directory();
         synced.map_err(|e| Error::io("sync directory of", "journal", &e))?;
         check(files, backup_lsn, backup.stamp, cut_lsn)
+    }
+
+    fn is_sealed(&self) -> bool {
+        let mut headers = self.segments.values().map(|segment| &segment.header);
+        headers.any(|header| header.format == GroupFormat::Sealed)
     }
 
     /// The stretches from the segment with that sequence on, up to the last one that holds a record up to `cut_lsn`.

@@ -1,11 +1,16 @@
 //! Lives that go on from one place: which groups, segments and tips are of which line, and backups of one life that lead into another.
 
+use std::sync::Arc;
+
 use quarry_journal::archive::Moment;
 use quarry_journal::files::simulated::Crash;
+use quarry_journal::renew::{self, Remains};
 use quarry_journal::{Journal, Level, SimulatedFiles};
 
+use super::owner::{Owner, identity};
 use super::{
-    archive, backup_of, copy_of, expected, headers, history, open, payload, rebuilt, write_up_to,
+    HOLD_BYTES, archive, backup_of, copy_of, expected, headers, history, open, open_with, payload,
+    rebuilt, write_up_to,
 };
 
 /// Writes records up to `lsn` in groups of so many.
@@ -241,4 +246,37 @@ fn the_tip_speaks_for_its_own_line_alone() {
     }
     told.sort_unstable();
     assert_eq!(told, [false, true]);
+}
+
+/// The engine holds as much as the archive has of the lost journal, or less; a backup of before leads nowhere beyond.
+#[test]
+fn a_journal_that_was_begun_anew_is_a_line_of_its_own() {
+    for applied_lsn in [4, 10] {
+        let (lost, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
+        let mut archive = archive(&archived);
+        {
+            let journal = open(&lost);
+            write_up_to(&journal, 1, 10);
+            journal.archive(&mut archive, true).unwrap();
+        }
+        let files = SimulatedFiles::new();
+        let begun = Arc::new(files.clone());
+        renew::begin(begun, identity(), applied_lsn, &Remains::default()).unwrap();
+        let journal = open_with(&files, applied_lsn, &Owner::new(), HOLD_BYTES);
+        write_up_to(&journal, 2, 20);
+        journal.archive(&mut archive, true).unwrap();
+        let history = history(&archived);
+        let mut ranges: Vec<Vec<(u64, u64)>> = Vec::new();
+        for line in history.lines().unwrap() {
+            let of_line = line.ranges(&history).into_iter();
+            ranges.push(
+                of_line
+                    .map(|range| (range.first_lsn, range.last_lsn))
+                    .collect(),
+            );
+        }
+        ranges.sort();
+        assert_eq!(ranges, [vec![(1, 10)], vec![(applied_lsn + 1, 20)]]);
+        assert!(history.verify(&mut |_| {}).is_empty());
+    }
 }

@@ -6,6 +6,9 @@ mod gaps;
 #[path = "../owner/mod.rs"]
 mod owner;
 mod rounds;
+mod sealed;
+#[path = "../toy_seal/mod.rs"]
+mod toy_seal;
 
 use std::sync::Arc;
 

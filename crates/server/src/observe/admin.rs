@@ -1,7 +1,7 @@
 //! The admin port: figures for monitoring and for people, over HTTP and apart from the clients' port.
 //!
 //! `/` is the console, a page for people, which runs some of the server's commands (`console`). `/metrics` gives the Prometheus text format (version 0.0.4), or OpenMetrics with exemplars to a scraper that
-//! accepts it; `/health` says whether the server is up. It listens on the first address only. On a server with access
+//! accepts it; `/health` says whether the server is up, and its data not known to be damaged. It listens on the first address only. On a server with access
 //! control everything but `/health` asks who is there (`admin_access`). On one with TLS it speaks TLS with the same certificate, and
 //! HTTP as well where connections without encryption are allowed.
 //!
@@ -312,7 +312,7 @@ async fn page(admin: &Admin, request: Request<Incoming>, origin: Origin) -> Page
         return Page::refused(StatusCode::METHOD_NOT_ALLOWED, reason);
     }
     if path == "/health" {
-        return Page::ok(PLAIN_TEXT, "ok\n");
+        return health(admin.server);
     }
     // Before a password is looked at: a foreign page must not even have one guessed.
     if path != "/metrics"
@@ -328,6 +328,17 @@ async fn page(admin: &Admin, request: Request<Incoming>, origin: Origin) -> Page
     match is_command {
         true => admin.command(request, origin, who).await,
         false => admin.read(&request).await,
+    }
+}
+
+/// Whether the server serves, for anybody who asks. The reason against it names files, and is for those who may see the log.
+fn health(server: &Server) -> Page {
+    match server.database.damage() {
+        None => Page::ok(PLAIN_TEXT, "ok\n"),
+        Some(_) => {
+            let reason = "stored data is damaged: writes are refused\n";
+            Page::refused(StatusCode::SERVICE_UNAVAILABLE, reason)
+        }
     }
 }
 

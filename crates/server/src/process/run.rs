@@ -523,6 +523,12 @@ fn log_writes_change(now: &WritesNow) {
             let reason = [("reason", reason.into())];
             log::error("storage", "writes are refused", &reason);
         }
+        WritesNow::Damaged { reason } => {
+            let reason = [("reason", reason.into())];
+            log::error("storage", "writes are refused", &reason);
+            let message = "stored data is damaged: no write is taken until the data is restored";
+            log::startup_warning_about("storage", message, &reason);
+        }
         WritesNow::Taken { refused } => {
             let refused = [("refused", (*refused).into())];
             log::info("storage", "writes are taken again", &refused);

@@ -1,4 +1,5 @@
-//! `quarry journal verify | dump | truncate`: the journal of a data directory, looked at or cut by a person.
+//! `quarry journal verify | dump | truncate | renew`: the journal of a data directory, looked at, cut or begun anew by a person
+//! (the last in `journal_renewal`).
 //!
 //! Works on a directory that no server uses: the journal's lock sees to that. `verify` and `dump` change nothing.
 //! Exits with 0, with 1 when the journal is damaged or cannot be cut there, with mongod's code for a data directory
@@ -16,14 +17,15 @@ use quarry_storage::creation::holds_a_store;
 
 use crate::process::config::{EXIT_DATA_DIRECTORY, EngineName, JournalCommand, JournalPlace};
 use crate::process::{encryption, engine};
+use crate::tools::journal_renewal;
 
-/// The journal is damaged, or cannot be cut where it was asked for.
-const EXIT_REFUSED: u8 = 1;
+/// The journal is damaged, or what was asked for cannot be done to it.
+pub(super) const EXIT_REFUSED: u8 = 1;
 
 /// A line for the standard error and an exit code.
-struct Failure {
-    line: String,
-    code: u8,
+pub(super) struct Failure {
+    pub line: String,
+    pub code: u8,
 }
 
 impl From<Error> for Failure {
@@ -68,6 +70,11 @@ pub fn run(command: &JournalCommand) -> ExitCode {
             };
             open(place).and_then(|files| truncate(&*files, *after, behind_gap, &mut out))
         }
+        JournalCommand::Renew {
+            place,
+            engine,
+            accept_loss,
+        } => journal_renewal::renew(place, *engine, *accept_loss, &mut out),
     };
     match done.and_then(|()| flush(&mut out)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -152,6 +159,11 @@ fn summary(verified: &Verified) -> String {
     };
     let end = if verified.is_closed {
         "closed, all of it durable".to_owned()
+    } else if verified.is_unplaced {
+        format!(
+            "no segment says where the log begins; a start goes on behind what the engine holds, which must reach to record {}",
+            verified.durable_lsn
+        )
     } else {
         format!(
             "not closed, known durable up to {}; a start cuts what lies behind the end",

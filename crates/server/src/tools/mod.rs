@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod backup;
 pub mod journal;
+mod journal_renewal;
 mod link;
 pub mod manual;
 mod moment;

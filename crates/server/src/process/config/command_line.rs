@@ -343,6 +343,20 @@ pub enum JournalCommand {
         #[arg(long)]
         over_gap: bool,
     },
+    /// Begin a new journal behind what the engine holds durably: the way past a journal that is lost, or damaged beyond its end
+    ///
+    /// What only the old journal had is given up, and no change stream goes on from before. The engine's data is read as a
+    /// whole first, and refused where it is not complete by itself. The old journal stays beside, as `journal.lost-NUMBER`.
+    Renew {
+        #[command(flatten)]
+        place: JournalPlace,
+        /// Storage engine of the data directory [default: the one whose data it holds]
+        #[arg(long, value_enum)]
+        engine: Option<EngineName>,
+        /// Do it; without this flag the command says what would be lost, and changes nothing
+        #[arg(long)]
+        accept_loss: bool,
+    },
 }
 
 /// Where the journal is.

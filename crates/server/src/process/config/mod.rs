@@ -241,11 +241,6 @@ impl Config {
                 .or(file.journal_archive_hold_mb),
             engine,
         )?;
-        if journal_archive.path.is_some() && encryption.is_some() {
-            return Err(BadOptions(
-                "journalArchive: the archive of an encrypted journal is not supported yet".into(),
-            ));
-        }
         let default_directory = match face {
             Face::Quarry => "data",
             Face::Mongod => MONGOD_DATA_DIRECTORY,
