@@ -91,6 +91,7 @@ pub use sessions::record::StatementKind;
 pub use sessions::retryable_write::{RetryableWrite, SessionHistory};
 pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSessions};
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_entry, index_record_key};
+pub use upkeep::findings::Findings;
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
     Change, Inserted, Modified, NewDocument, OPEN_TRANSACTIONS_MAX, PIECE_BYTES_MAX,

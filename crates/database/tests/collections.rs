@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quarry_bson::{Document, RawDocument, doc};
+use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{Change, Database, Error, Level, Namespace, Operation, Options, Result};
 use quarry_storage::{Engine, KeyRange, Memory, WriteBatch};
 
@@ -263,6 +263,19 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
         "{:?}",
         report.errors
     );
+    let record = snapshot.collection.record_key(RawValue::Int32(1));
+    let suffix = &record[snapshot.collection.prefix.as_bytes().len()..];
+    let record_id = snapshot.collection.record_id(suffix).to_value();
+    let missing = doc! {
+        "indexName": "n_1", "recordId": (record_id.clone()), "idKey": { "_id": 1 }, "indexKey": { "n": 1 },
+    };
+    assert_eq!(report.missing_entries.listed, [missing.clone()]);
+    assert_eq!(report.extra_entries.count, 0);
+    // Where the counts differ, the entries are looked for without being asked for.
+    let report = database
+        .validate(&namespace(), false, &Operation::default())
+        .unwrap();
+    assert_eq!(report.missing_entries.listed, [missing]);
     let mut batch = WriteBatch::new();
     batch.put(&key, &value);
     batch.put(&[&key[..], b"\x01"].concat(), &value);
@@ -275,6 +288,23 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
         ["index `n_1` has 3 entries, its documents ask for 2"]
     );
     assert!(!report.indexes[1].valid);
+    assert_eq!(report.missing_entries.count, 0);
+    let [extra] = report.extra_entries.listed.as_slice() else {
+        panic!("{:?}", report.extra_entries)
+    };
+    assert_eq!(extra.get_str("indexName"), Some("n_1"));
+    assert_eq!(extra.get("indexKey").unwrap().to_string(), "{ n: 1 }");
+    assert_ne!(extra.get("recordId"), Some(record_id.as_raw()));
+    // A document that is none.
+    let mut batch = WriteBatch::new();
+    batch.put(&record, b"broken");
+    engine.write(&batch).unwrap();
+    let report = database
+        .validate(&namespace(), true, &Operation::default())
+        .unwrap();
+    let corrupt = [doc! { "recordId": record_id }];
+    assert_eq!(report.corrupt_records.listed, corrupt);
+    assert_eq!(report.invalid_documents, 1);
 }
 
 #[test]
