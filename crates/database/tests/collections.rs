@@ -482,3 +482,48 @@ fn a_piece_ends_where_its_index_entries_are_too_many() {
     assert_eq!(last.errors[0].0, 2);
     assert_eq!(all(&database), documents[..16]);
 }
+
+#[test]
+fn no_database_is_made_beside_one_whose_name_differs_by_case_alone() {
+    let (_, database) = open();
+    let operation = Operation::default();
+    let create = |name: &str| {
+        let namespace = Namespace::parse(name).unwrap();
+        let options = doc! {};
+        database.create_collection(&namespace, options.as_raw(), &operation, Level::Written)
+    };
+    let code = |name: &str| create(name).map_err(|error| error.code()).err();
+    for there in ["Shop_1.a", "shop.a", "sh.a", "Other.a", "other_2.a"] {
+        create(there).unwrap();
+    }
+    for refused in ["shop_1.b", "SHOP_1.b", "Shop.b", "SH.b", "oTHER.b"] {
+        assert_eq!(code(refused), Some(13_297), "{refused}");
+    }
+    let error = create("shop_1.b").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "db already exists with different case already have: [Shop_1] trying to create [shop_1]"
+    );
+    // Those of the server are there before they have a collection.
+    assert_eq!(code("Admin.b"), Some(13_297));
+    for made in [
+        "Shop_1.b",
+        "shop_2.a",
+        "sho.a",
+        "shops.a",
+        "Sho\u{308}.a",
+        "admin.a",
+    ] {
+        assert_eq!(code(made), None, "{made}");
+    }
+    // A collection is no more renamed into one than it is made in one.
+    let [from, to] = ["shop.a", "SHOPS.a"].map(|name| Namespace::parse(name).unwrap());
+    let renamed = database.rename_collection(&from, &to, false, &operation, Level::Written);
+    assert_eq!(renamed.unwrap_err().code(), 13_297);
+    // The name is free again when the other database has gone.
+    database
+        .drop_database("Shop_1", &operation, Level::Written)
+        .unwrap();
+    assert_eq!(code("shop_1.b"), None);
+    assert_eq!(code("Shop_1.b"), Some(13_297));
+}
