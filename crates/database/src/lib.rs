@@ -14,6 +14,7 @@ pub mod error;
 pub mod error_code;
 mod operation;
 mod plan_summary;
+mod progress;
 mod thread_shard;
 
 mod keyspace;
@@ -81,8 +82,9 @@ pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};
-pub use operation::{Operation, OperationGuard, check_running, run_as};
+pub use operation::{OnProgress, Operation, OperationGuard, check_running, run_as};
 pub use plan_summary::PlanSummary;
+pub use progress::Progress;
 pub use quarry_collation::{Collation, SORT_KEYS_VERSION, holds_text};
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
