@@ -21,7 +21,7 @@ use crate::access::user::User;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::beginning::beginning_of;
-use crate::dispatch::call::{Asked, without_secrets};
+use crate::dispatch::call::{Asked, CursorRead, without_secrets};
 use crate::dispatch::concerns::{ReadConcern, ReadLevel, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, Present, Seen};
@@ -170,6 +170,8 @@ pub struct Invocation<'a> {
     pub spares_own_database: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.
     pub returned: u64,
+    /// Set by a command that makes or reads a cursor, for the slow-operation line.
+    pub cursor: CursorRead,
 }
 
 /// The arguments that any command may carry.

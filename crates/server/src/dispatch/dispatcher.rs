@@ -23,7 +23,7 @@ use crate::access::user::User;
 use crate::audit::audit_log::{AuditLog, Check};
 use crate::commands;
 use crate::dispatch::access;
-use crate::dispatch::call::{Call, Outcome, documents_of};
+use crate::dispatch::call::{Call, CursorRead, Outcome, documents_of};
 use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
@@ -269,6 +269,7 @@ fn run<'a>(
         loses_answer: Cell::new(false),
         spares_own_database: false,
         returned: 0,
+        cursor: CursorRead::default(),
     };
     // Before the session is checked out: a command that a fail point ends has not touched its transaction.
     let failing = match server.fail_points.are_any_on() {
@@ -327,6 +328,7 @@ fn run<'a>(
     });
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
+    outcome.cursor = std::mem::take(&mut invocation.cursor);
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
     result?;
