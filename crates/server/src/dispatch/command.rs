@@ -203,6 +203,8 @@ pub struct Generic<'a> {
     pub bypasses_validation: bool,
     /// The reply tells where the time went.
     pub wants_timing: bool,
+    /// The client wants to know what the command does, and not that it is done.
+    pub wants_help: bool,
     pub asked: Asked<'a>,
     /// The command's own fields that have come.
     own: Seen,
@@ -445,6 +447,10 @@ impl<'a> Parsing<'_, 'a> {
                 generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
                 13
             }
+            b"help" => {
+                generic.wants_help = argument.flag()?;
+                15
+            }
             _ => return self.take_own(command, argument),
         };
         match self.seen.note(number) {
@@ -510,7 +516,8 @@ const IGNORED: [&[u8]; 15] = [
 /// Whether any command may carry a field of that name, with an effect. For a field that is Null.
 #[cold]
 fn is_generic(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 14] = [
+    const NAMES: [&[u8]; 15] = [
+        b"help",
         b"$db",
         b"lsid",
         b"maxTimeMS",
