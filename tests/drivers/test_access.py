@@ -680,6 +680,7 @@ ATTACKS = [
     ("admin", {"setClusterParameter": {"changeStreamOptions": {"preAndPostImages": {"expireAfterSeconds": 1}}}}),
     ("admin", {"getDefaultRWConcern": 1}),
     ("admin", {"setDefaultRWConcern": 1, "defaultReadConcern": {"level": "local"}}),
+    ("admin", {"setFeatureCompatibilityVersion": "8.0", "confirm": True}),
     ("admin", {"replSetInitiate": {}}),
     ("admin", {"replSetReconfig": {}}),
     ("admin", {"replSetStepDown": 1}),

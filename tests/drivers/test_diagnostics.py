@@ -1,7 +1,13 @@
 """Commands that tools and scripts of operators call, sizes, hashes, locks, pools, plans, and what small arguments may be."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pymongo.errors import OperationFailure
+
+#: So many builds are begun at most until one is met while it runs.
+BUILDS_MAX = 50
+SCANNING = "Index Build: scanning collection"
 
 
 def code_of(work):
@@ -386,5 +392,46 @@ def test_the_profiler_names_the_shape_that_explain_names(database):
         kind = next(iter(command))
         profiled = database["system.profile"].find_one({"ns": f"{database.name}.{name}", f"command.{kind}": name})
         assert profiled["queryHash"] == profiled["planCacheShapeHash"] == planner["queryHash"], command
+        assert profiled["planCacheKey"] == planner["planCacheKey"], command
     # A command that is on no collection.
     assert database["system.profile"].find_one({"command.dbStats": 1})["ns"] == f"{database.name}.$cmd"
+
+
+def test_an_index_build_shows_how_far_it_has_come(client, collection):
+    documents = 20_000
+    collection.insert_many([{"_id": number} for number in range(documents)])
+    seen = []
+    with ThreadPoolExecutor(1) as builder:
+        for number in range(BUILDS_MAX):
+            building = builder.submit(collection.create_index, f"a{number}")
+            while not building.done() and not seen:
+                running = client.admin.command("currentOp", ns=collection.full_name)["inprog"]
+                seen = [entry for entry in running if "progress" in entry]
+            building.result()
+            if seen:
+                break
+    [entry] = seen
+    done, total = entry["progress"]["done"], entry["progress"]["total"]
+    assert 0 <= done <= total == documents
+    assert entry["msg"] == f"{SCANNING} {SCANNING}: {done}/{total} {100 * done // total}%"
+
+
+def test_no_database_is_made_beside_one_that_differs_by_case(client, database):
+    database["things"].insert_one({})
+    other = client[database.name.upper()]
+    assert other.name != database.name
+    assert code_of(lambda: other.create_collection("things")) == 13297
+    assert code_of(lambda: other["things"].insert_one({})) == 13297
+    assert other.name not in client.list_database_names()
+
+
+def test_the_last_step_of_an_upgrade_is_acknowledged(client):
+    assert client.admin.command("setFeatureCompatibilityVersion", "8.0", confirm=True)["ok"] == 1
+    assert code_of(lambda: client.admin.command("setFeatureCompatibilityVersion", "8.0")) == 7369100
+    assert code_of(lambda: client.admin.command("setFeatureCompatibilityVersion", "7.0", confirm=True)) == 332
+    assert code_of(lambda: client.admin.command("setFeatureCompatibilityVersion", "6.0", confirm=True)) == 4926900
+
+
+def test_a_pipeline_that_reads_no_collection_has_the_form_of_other_plans(database):
+    explained = database.command("explain", {"aggregate": 1, "pipeline": [{"$documents": [{"a": 1}]}], "cursor": {}})
+    assert explained["explainVersion"] == "1" and "$documents" in explained["stages"][0]

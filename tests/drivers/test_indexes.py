@@ -203,3 +203,7 @@ def test_validate_counts_every_index(collection):
     result = collection.database.validate_collection(collection, full=True)
     assert result["valid"] is True and result["nrecords"] == 20 and result["nIndexes"] == 3
     assert result["keysPerIndex"] == {"_id_": 20, "a_1": 60, "b_1": 20}
+    specs = {spec["name"]: spec for spec in collection.database.command("listIndexes", collection.name)["cursor"]["firstBatch"]}
+    assert result["indexDetails"] == {name: {"valid": True, "spec": dict(spec)} for name, spec in specs.items()}
+    for findings in ("warnings", "errors", "extraIndexEntries", "missingIndexEntries", "corruptRecords"):
+        assert result[findings] == []

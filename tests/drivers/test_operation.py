@@ -156,6 +156,17 @@ def test_damage_that_a_read_meets_is_logged_counted_and_invalid(quarry):
     quarry.kill()
 
 
+def test_the_scan_of_an_index_build_is_logged(quarry):
+    quarry.start()
+    with MongoClient(quarry.uri) as client:
+        client.d.c.create_index("empty")
+        client.d.c.insert_many([{"_id": number} for number in range(10)])
+        client.d.c.create_index("a")
+    [line] = logged(quarry, "Index build: collection scan done")
+    assert (line["namespace"], line["totalRecords"]) == ("d.c", 10) and line["durationMillis"] >= 0
+    end(quarry)
+
+
 def health(quarry):
     """Status and text of /health."""
     try:

@@ -14,6 +14,7 @@ pub mod error;
 pub mod error_code;
 mod operation;
 mod plan_summary;
+mod progress;
 mod thread_shard;
 
 mod keyspace;
@@ -83,8 +84,9 @@ pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin, Served};
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};
-pub use operation::{Operation, OperationGuard, check_running, run_as};
+pub use operation::{OnProgress, Operation, OperationGuard, check_running, run_as};
 pub use plan_summary::PlanSummary;
+pub use progress::Progress;
 pub use quarry_collation::{Collation, SORT_KEYS_VERSION, holds_text};
 pub use quarry_journal::Level;
 pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
@@ -93,6 +95,7 @@ pub use sessions::record::StatementKind;
 pub use sessions::retryable_write::{RetryableWrite, SessionHistory};
 pub use sessions::session_records::{RecordedStatement, StoredSession, UnusedSessions};
 pub use snapshot::collection_snapshot::{CollectionSnapshot, index_entry, index_record_key};
+pub use upkeep::findings::Findings;
 pub use upkeep::validate::{IndexReport, ValidateReport};
 pub use write::{
     Change, Inserted, Modified, NewDocument, OPEN_TRANSACTIONS_MAX, PIECE_BYTES_MAX,

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::plan_summary::PlanSummary;
+use crate::progress::Progress;
 use crate::sessions::retryable_write::RetryableWrite;
 
 /// How many steps of a loop may pass between two looks at the clock.
@@ -19,6 +20,9 @@ const GOES_ON: u8 = 0;
 const KILLED: u8 = 1;
 /// The server stops.
 const STOPPED: u8 = 2;
+
+/// Is told how far a piece of work has come, on the thread that does it.
+pub type OnProgress = Box<dyn Fn(&Progress) + Send + Sync>;
 
 /// Shared between the thread that runs the operation and those that list or kill it.
 #[derive(Default)]
@@ -37,6 +41,10 @@ pub struct Operation {
     pub docs_examined: AtomicU64,
     /// The plan of the operation's first read.
     pub plan: OnceLock<PlanSummary>,
+    /// How far its long piece of work has come, if it has one.
+    progress: OnceLock<Box<Progress>>,
+    /// Is told of each step of that work.
+    on_progress: OnceLock<OnProgress>,
     /// The command of a session that this is, where its statements are recorded with what they commit.
     retryable: OnceLock<Box<RetryableWrite>>,
 }
@@ -75,6 +83,32 @@ impl Operation {
     #[inline]
     pub fn retryable(&self) -> Option<&RetryableWrite> {
         self.retryable.get().map(Box::as_ref)
+    }
+
+    /// Has `on_progress` told of each step of the operation's long piece of work. The first call counts.
+    pub fn on_progress(&self, on_progress: OnProgress) {
+        let _ = self.on_progress.set(on_progress);
+    }
+
+    /// How far the operation's long piece of work has come; none where it has not begun one.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.progress.get().map(Box::as_ref)
+    }
+
+    /// The operation begins its long piece of work, of so many steps.
+    pub(crate) fn begin_progress(&self, name: &'static str, total: u64) {
+        let _ = self.progress.set(Box::new(Progress::new(name, total)));
+    }
+
+    /// Counts steps of the work that has begun.
+    pub(crate) fn advance(&self, steps: u64) {
+        let Some(progress) = self.progress() else {
+            return;
+        };
+        progress.advance(steps);
+        if let Some(on_progress) = self.on_progress.get() {
+            on_progress(progress);
+        }
     }
 
     /// From now on what the operation writes need not suit the validators of collections.

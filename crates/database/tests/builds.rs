@@ -485,3 +485,25 @@ fn try_put(database: &Database, id: i32, u: i32) {
         assert!(errors.iter().all(|(_, error)| error.code() == 11_000));
     }
 }
+
+#[test]
+fn a_build_tells_how_far_it_has_come() {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = open(&engine, &Arc::new(SimulatedFiles::new()));
+    fill(&database);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let operation = Operation::default();
+    let tell = Arc::clone(&told);
+    operation.on_progress(Box::new(move |progress| {
+        tell.lock().unwrap().push(progress.text(progress.done()));
+    }));
+    create(&database, &operation).unwrap();
+    let expected = [(256, 36), (512, 73), (700, 100)].map(|(done, percent)| {
+        format!("Index Build: scanning collection: {done}/{DOCUMENTS} {percent}%")
+    });
+    assert_eq!(*told.lock().unwrap(), expected);
+    // What changes nothing has nothing to tell.
+    let again = Operation::default();
+    create(&database, &again).unwrap();
+    assert!(again.progress().is_none());
+}

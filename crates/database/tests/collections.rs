@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quarry_bson::{Document, RawDocument, doc};
+use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_database::{Change, Database, Error, Level, Namespace, Operation, Options, Result};
 use quarry_storage::{Engine, KeyRange, Memory, WriteBatch};
 
@@ -263,6 +263,19 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
         "{:?}",
         report.errors
     );
+    let record = snapshot.collection.record_key(RawValue::Int32(1));
+    let suffix = &record[snapshot.collection.prefix.as_bytes().len()..];
+    let record_id = snapshot.collection.record_id(suffix).to_value();
+    let missing = doc! {
+        "indexName": "n_1", "recordId": (record_id.clone()), "idKey": { "_id": 1 }, "indexKey": { "n": 1 },
+    };
+    assert_eq!(report.missing_entries.listed, [missing.clone()]);
+    assert_eq!(report.extra_entries.count, 0);
+    // Where the counts differ, the entries are looked for without being asked for.
+    let report = database
+        .validate(&namespace(), false, &Operation::default())
+        .unwrap();
+    assert_eq!(report.missing_entries.listed, [missing]);
     let mut batch = WriteBatch::new();
     batch.put(&key, &value);
     batch.put(&[&key[..], b"\x01"].concat(), &value);
@@ -275,6 +288,23 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
         ["index `n_1` has 3 entries, its documents ask for 2"]
     );
     assert!(!report.indexes[1].valid);
+    assert_eq!(report.missing_entries.count, 0);
+    let [extra] = report.extra_entries.listed.as_slice() else {
+        panic!("{:?}", report.extra_entries)
+    };
+    assert_eq!(extra.get_str("indexName"), Some("n_1"));
+    assert_eq!(extra.get("indexKey").unwrap().to_string(), "{ n: 1 }");
+    assert_ne!(extra.get("recordId"), Some(record_id.as_raw()));
+    // A document that is none.
+    let mut batch = WriteBatch::new();
+    batch.put(&record, b"broken");
+    engine.write(&batch).unwrap();
+    let report = database
+        .validate(&namespace(), true, &Operation::default())
+        .unwrap();
+    let corrupt = [doc! { "recordId": record_id }];
+    assert_eq!(report.corrupt_records.listed, corrupt);
+    assert_eq!(report.invalid_documents, 1);
 }
 
 #[test]
@@ -451,4 +481,49 @@ fn a_piece_ends_where_its_index_entries_are_too_many() {
     assert_eq!((last.taken, last.inserted), (3, 2));
     assert_eq!(last.errors[0].0, 2);
     assert_eq!(all(&database), documents[..16]);
+}
+
+#[test]
+fn no_database_is_made_beside_one_whose_name_differs_by_case_alone() {
+    let (_, database) = open();
+    let operation = Operation::default();
+    let create = |name: &str| {
+        let namespace = Namespace::parse(name).unwrap();
+        let options = doc! {};
+        database.create_collection(&namespace, options.as_raw(), &operation, Level::Written)
+    };
+    let code = |name: &str| create(name).map_err(|error| error.code()).err();
+    for there in ["Shop_1.a", "shop.a", "sh.a", "Other.a", "other_2.a"] {
+        create(there).unwrap();
+    }
+    for refused in ["shop_1.b", "SHOP_1.b", "Shop.b", "SH.b", "oTHER.b"] {
+        assert_eq!(code(refused), Some(13_297), "{refused}");
+    }
+    let error = create("shop_1.b").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "db already exists with different case already have: [Shop_1] trying to create [shop_1]"
+    );
+    // Those of the server are there before they have a collection.
+    assert_eq!(code("Admin.b"), Some(13_297));
+    for made in [
+        "Shop_1.b",
+        "shop_2.a",
+        "sho.a",
+        "shops.a",
+        "Sho\u{308}.a",
+        "admin.a",
+    ] {
+        assert_eq!(code(made), None, "{made}");
+    }
+    // A collection is no more renamed into one than it is made in one.
+    let [from, to] = ["shop.a", "SHOPS.a"].map(|name| Namespace::parse(name).unwrap());
+    let renamed = database.rename_collection(&from, &to, false, &operation, Level::Written);
+    assert_eq!(renamed.unwrap_err().code(), 13_297);
+    // The name is free again when the other database has gone.
+    database
+        .drop_database("Shop_1", &operation, Level::Written)
+        .unwrap();
+    assert_eq!(code("shop_1.b"), None);
+    assert_eq!(code("Shop_1.b"), Some(13_297));
 }

@@ -18,6 +18,7 @@ mod metadata;
 mod name_table;
 pub mod normalised;
 pub mod parameters;
+mod parsed_filter;
 mod partial_filter;
 mod plan;
 mod sorter;

@@ -1,6 +1,6 @@
-//! Documents as MongoDB's own messages print them, for the one message that programs take apart: that of a key which is
-//! taken, `E11000 ... dup key: { name: "x" }`. It differs from how mongosh shows a document: strings have double quotes, a
-//! whole Double ends in `.0`, an Int64 is bare, a date is `new Date(0)`.
+//! Documents and values as MongoDB's server prints them, for the message that programs take apart, that of a key which is
+//! taken, `E11000 ... dup key: { name: "x" }`, and for the bounds that explain shows. It differs from how mongosh shows a
+//! document: strings have double quotes, a whole Double ends in `.0`, an Int64 is bare, a date is `new Date(0)`.
 //!
 //! Nothing is escaped, as MongoDB escapes nothing: whoever needs the values reads `keyValue` of the error.
 
@@ -41,6 +41,31 @@ impl fmt::Display for Printed<'_> {
             write_value(f, element.value())?;
         }
         f.write_str(" }")
+    }
+}
+
+/// The bytes of a text that explain shows in full, and those that it shows of a longer one.
+const SHOWN_BYTES_MAX: usize = 159;
+const SHOWN_BYTES: usize = 150;
+
+/// A value that prints itself in that form; of a long text its beginning.
+pub(crate) struct PrintedValue<'a>(pub(crate) RawValue<'a>);
+
+impl fmt::Display for PrintedValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            RawValue::String(text) | RawValue::Symbol(text)
+                if text.as_bytes().len() > SHOWN_BYTES_MAX =>
+            {
+                let text = text.to_string_lossy();
+                write!(
+                    f,
+                    "\"{}...\"",
+                    &text[..text.floor_char_boundary(SHOWN_BYTES)]
+                )
+            }
+            value => write_value(f, value),
+        }
     }
 }
 
@@ -121,5 +146,18 @@ mod tests {
              u: UUID(\"11111111-1111-1111-1111-111111111111\"), x: BinData(0, 616263), l: [ 1, \"a\", {} ], \
              ts: Timestamp(1, 2), m: MaxKey, q: { a b: -0.0 }, c: 1.50, nan: nan.0 }"
         );
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_a_bound_and_not_in_a_message() {
+        let printed = |len| {
+            let value = Value::from("x".repeat(len));
+            (
+                PrintedValue(value.as_raw()).to_string().len(),
+                Printed(doc! { "a": value }.as_raw()).to_string().len(),
+            )
+        };
+        assert_eq!(printed(159), (161, 168));
+        assert_eq!(printed(160), (155, 169));
     }
 }

@@ -14,7 +14,7 @@ use quarry_journal::Level;
 use quarry_query::exec::{
     self, AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, Explained,
     FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest,
-    PlanCacheChange, Result, UpdateOutcome, UpdateRequest, Verbosity,
+    PlanCacheChange, PlanCacheInfo, Result, UpdateOutcome, UpdateRequest, Verbosity,
 };
 
 use crate::sessions::client_cursor::Source;
@@ -82,6 +82,13 @@ pub trait Data: Sync {
         request: &FindRequest<'_>,
         change: PlanCacheChange,
     ) -> Result<()>;
+
+    /// The hashes by which the plan cache knows a find; none over a view.
+    fn plan_cache_info(
+        &self,
+        operation: &Operation,
+        request: &FindRequest<'_>,
+    ) -> Result<Option<PlanCacheInfo>>;
 
     /// Has a source of documents go on where it stopped, for the next batch.
     fn resume(&self, operation: &Operation, source: &mut Source) -> Result<()>;
@@ -204,6 +211,14 @@ impl Data for Scope<'_> {
         change: PlanCacheChange,
     ) -> Result<()> {
         exec::change_plan_cache(*self, operation, request, change)
+    }
+
+    fn plan_cache_info(
+        &self,
+        operation: &Operation,
+        request: &FindRequest<'_>,
+    ) -> Result<Option<PlanCacheInfo>> {
+        exec::plan_cache_info(*self, operation, request)
     }
 
     fn resume(&self, operation: &Operation, source: &mut Source) -> Result<()> {

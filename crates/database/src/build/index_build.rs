@@ -31,6 +31,8 @@ use crate::operation::{Operation, run_unbound};
 use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
 use crate::write::unit::Latest;
 
+/// The work of a build in MongoDB's words.
+const SCANNING: &str = "Index Build: scanning collection";
 const BUILD_PIECE_DOCUMENTS: usize = 256;
 /// A piece ends behind the document that fills it.
 const BUILD_PIECE_BYTES: usize = 1024 * 1024;
@@ -192,6 +194,10 @@ impl IndexBuilder {
             let index_catalog = self.parts.catalog.index_catalog(&collection)?;
             check_all_stand(index_catalog, idents)?;
             self.parts.builds.check_noted(idents)?;
+            if from.is_empty() {
+                let documents = self.parts.commits.counts(collection.ident)?.documents;
+                operation.begin_progress(SCANNING, documents);
+            }
             let keys = self.next_record_keys(&collection, &from)?;
             let Some(last) = keys.last() else {
                 return Ok(());
@@ -199,6 +205,7 @@ impl IndexBuilder {
             from.clone_from(last);
             from.push(0);
             self.build_piece(&collection, index_catalog, idents, &keys, operation)?;
+            operation.advance(keys.len() as u64);
         }
     }
 

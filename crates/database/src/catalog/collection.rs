@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawBinary, RawDocument, RawValue};
 use quarry_collation::Collation;
 
 use crate::catalog::plan_memory::PlanMemory;
@@ -197,6 +197,18 @@ impl Collection {
     /// Whether its records are ordered by `_id`: all are but capped ones.
     pub fn is_clustered(&self) -> bool {
         self.capped.is_none()
+    }
+
+    /// The RecordId of a record whose key is given without its prefix: the number of a capped collection's record, and of others the
+    /// bytes of the key, as MongoDB shows those of a clustered collection.
+    pub fn record_id<'r>(&self, record: &'r [u8]) -> RawValue<'r> {
+        match record.try_into().map(i64::from_be_bytes) {
+            Ok(number) if !self.is_clustered() => RawValue::Int64(number),
+            _ => RawValue::Binary(RawBinary {
+                subtype: 0,
+                bytes: record,
+            }),
+        }
     }
 
     /// The full key of the record with this `_id` in a clustered collection. Nothing stands under a key longer than

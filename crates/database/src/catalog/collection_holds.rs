@@ -222,8 +222,10 @@ impl CollectionHolds {
     }
 }
 
+/// Databases whose names differ by case alone have one mutex: only one of them may be made.
 fn ddl_shard(database: &str) -> usize {
-    key_hash(database.as_bytes()) as usize % DDL_SHARDS
+    let name = database.to_ascii_lowercase();
+    key_hash(name.as_bytes()) as usize % DDL_SHARDS
 }
 
 #[cfg(test)]

@@ -190,6 +190,7 @@ impl Definitions {
         to.check_new()?;
         let ddl = self.holds.lock_ddl_of_both(from, to, operation)?;
         if from.database() != to.database() {
+            self.check_case(to.database(), operation)?;
             // The source may be older than the drop of a database of that name.
             self.clean_database(to.database(), operation)?;
         }
@@ -303,6 +304,7 @@ impl Definitions {
         operation: &Operation,
     ) -> Result<u64> {
         namespace.check_new()?;
+        self.check_case(namespace.database(), operation)?;
         let mut batch = WriteBatch::new();
         self.stage_dead(namespace, operation, &mut batch)?;
         let entry = self.first_entry(options)?;

@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
+use crate::catalog::view::VIEW_ON;
 use crate::commit::decode_counts;
 use crate::definitions::collection_stats::Sizes;
 use crate::definitions::listing::Entries;
@@ -30,8 +31,10 @@ const STEPS_TO_COUNTER: u32 = 16;
 /// The counts and sizes of one database.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct DbStats {
-    /// The number of collections.
+    /// The number of collections, without views.
     pub collections: u64,
+    /// The number of views.
+    pub views: u64,
     /// The exact number of documents.
     pub documents: u64,
     /// The exact bytes of documents.
@@ -50,6 +53,7 @@ impl Sizes {
         let members = Members::read(&snapshot, database, operation)?;
         let mut sum = DbStats {
             collections: members.collections.len() as u64,
+            views: members.views,
             indexes: members.id_indexes + members.indexes.len() as u64,
             ..DbStats::default()
         };
@@ -84,6 +88,7 @@ struct Members {
     indexes: Vec<Ident>,
     /// Indexes over `_id` that are the records themselves.
     id_indexes: u64,
+    views: u64,
 }
 
 struct Member {
@@ -99,6 +104,7 @@ impl Members {
             collections: Vec::new(),
             indexes: Vec::new(),
             id_indexes: 0,
+            views: 0,
         };
         let mut entries = Entries::open(snapshot, database, None)?;
         let mut steps = 0;
@@ -117,6 +123,11 @@ impl Members {
 
     fn add(&mut self, ident: Ident, entry: RawDocument<'_>) -> Result<()> {
         let broken = || Error::Corrupt("a catalog entry is broken".to_owned());
+        let options = entry.get_document("options");
+        if options.is_some_and(|options| options.contains(VIEW_ON)) {
+            self.views += 1;
+            return Ok(());
+        }
         let first_index = self.indexes.len();
         let listed = entry.get("indexes").and_then(|value| value.as_array());
         for index in listed.iter().flat_map(RawArray::iter) {
@@ -128,9 +139,7 @@ impl Members {
                 _ => return Err(broken()),
             }
         }
-        let is_capped = entry
-            .get("options")
-            .and_then(|value| value.as_document())
+        let is_capped = options
             .and_then(|options| options.get("capped"))
             .is_some_and(|value| value.is_truthy());
         self.id_indexes += u64::from(!is_capped);
@@ -241,6 +250,10 @@ mod tests {
     fn one_by_one(database: &Database, name: &str) -> DbStats {
         let mut sum = DbStats::default();
         for collection in database.list_collections(name).unwrap() {
+            if collection.view.is_some() {
+                sum.views += 1;
+                continue;
+            }
             let stats = database.coll_stats(&collection.namespace).unwrap().unwrap();
             sum.collections += 1;
             sum.documents += stats.documents;
@@ -269,12 +282,19 @@ mod tests {
         }
         let operation = Operation::default();
         let empty = Namespace::parse("db.empty").unwrap();
-        let options = doc! {};
-        (database.create_collection(&empty, options.as_raw(), &operation, crate::Level::Written))
-            .unwrap();
+        let view = Namespace::parse("db.view").unwrap();
+        for (namespace, options) in [
+            (&empty, doc! {}),
+            (&view, doc! { "viewOn": "empty", "pipeline": [] }),
+        ] {
+            let options = options.as_raw();
+            (database.create_collection(namespace, options, &operation, crate::Level::Written))
+                .unwrap();
+        }
         for name in ["db", "nothing"] {
             let sums = database.db_stats(name, &operation).unwrap();
             assert_eq!(sums, one_by_one(&database, name), "{name}");
+            assert_eq!(sums.views, u64::from(name == "db"));
         }
     }
 

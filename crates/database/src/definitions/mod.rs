@@ -8,6 +8,7 @@ pub(crate) mod changes;
 pub(crate) mod collection_stats;
 pub(crate) mod database_drop;
 pub(crate) mod database_stats;
+mod differing_case;
 pub(crate) mod index_changes;
 pub(crate) mod known_index;
 pub(crate) mod listing;

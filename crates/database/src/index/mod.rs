@@ -14,3 +14,4 @@ pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod path_numbers;
 pub(crate) mod plan_choices;
+pub(crate) mod shown_key;

@@ -4,6 +4,7 @@
 
 pub(crate) mod background;
 pub(crate) mod database_cleaner;
+pub(crate) mod findings;
 pub(crate) mod reclaim;
 pub(crate) mod temporary_cleaner;
 pub(crate) mod validate;

@@ -1,8 +1,9 @@
 //! Checks a collection: its documents, its counters, and with `full` every index both ways.
 //!
 //! Runs under the exclusive hold, on one snapshot. Every entry that a document asks for must stand with the value it
-//! asks for, and an index may hold no entry beyond those, which their number shows. What the cache of records holds must
-//! be what the engine holds.
+//! asks for, and an index may hold no entry beyond those, which their number shows. Where the numbers differ an index is
+//! looked at in full even if that was not asked for, so that the report tells which entries those are. What the cache of
+//! records holds must be what the engine holds.
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_storage::KeyRange;
@@ -14,12 +15,14 @@ use crate::commit::Counts;
 use crate::commit::commits::Commits;
 use crate::error::{Error, Result};
 use crate::index::document_filter::FilterLanguage;
-use crate::index::key_buffer::KeyBuffer;
+use crate::index::entry::IndexEntry;
+use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 use crate::record_cache::RecordCache;
 use crate::snapshot::reads::{ReadSnapshot, Reads};
+use crate::upkeep::findings::{Findings, entry_document, record_document};
 
 /// Errors that one report lists at most.
 const ERRORS_MAX: usize = 100;
@@ -37,6 +40,12 @@ pub struct ValidateReport {
     pub indexes: Vec<IndexReport>,
     /// The errors as texts; none: the collection is valid.
     pub errors: Vec<String>,
+    /// The entries that documents ask for and indexes do not have.
+    pub missing_entries: Findings,
+    /// The entries that no document asks for.
+    pub extra_entries: Findings,
+    /// The records of the invalid documents.
+    pub corrupt_records: Findings,
 }
 
 /// The findings on one index.
@@ -81,7 +90,7 @@ pub(crate) fn check(
 ) -> Result<ValidateReport> {
     let index_catalog = catalog.index_catalog(collection)?;
     let snapshot = reads.snapshot()?;
-    let mut check = Check {
+    let begin = || Check {
         collection,
         language: catalog.validators.language.as_ref(),
         index_catalog,
@@ -89,11 +98,17 @@ pub(crate) fn check(
         operation,
         report: ValidateReport::default(),
         expected: vec![0; index_catalog.indexes.len()],
+        missing: vec![0; index_catalog.indexes.len()],
         valid: vec![true; index_catalog.indexes.len()],
         data_bytes: 0,
     };
-    check.documents(full)?;
-    check.indexes()?;
+    let mut check = begin();
+    check.all(full)?;
+    if !full && check.valid.contains(&false) {
+        // An index that is wrong is worth the look that tells where.
+        check = begin();
+        check.all(true)?;
+    }
     if let Some(records) = reads.records().filter(|_| full) {
         check.cached(records)?;
     }
@@ -116,11 +131,18 @@ struct Check<'c> {
     report: ValidateReport,
     /// Entries that the documents ask for, by index.
     expected: Vec<u64>,
+    /// Those of them that were looked for in vain.
+    missing: Vec<u64>,
     valid: Vec<bool>,
     data_bytes: u64,
 }
 
 impl Check<'_> {
+    fn all(&mut self, full: bool) -> Result<()> {
+        self.documents(full)?;
+        self.indexes(full)
+    }
+
     fn documents(&mut self, full: bool) -> Result<()> {
         let mut cursor = self
             .snapshot
@@ -133,10 +155,11 @@ impl Check<'_> {
             self.data_bytes += cursor.value().len() as u64;
             match RawDocument::validated_any_text(cursor.value()) {
                 Ok(document) => self.document(cursor.key(), document, full, &mut buffer)?,
-                Err(error) => self.invalid(format!(
-                    "the document at {:02x?} is broken: {error}",
-                    cursor.key()
-                )),
+                Err(error) => {
+                    let key = cursor.key();
+                    let message = format!("the document at {key:02x?} is broken: {error}");
+                    self.invalid(key, message);
+                }
             }
             cursor.next()?;
         }
@@ -151,17 +174,13 @@ impl Check<'_> {
         buffer: &mut KeyBuffer,
     ) -> Result<()> {
         let Some(id) = document.get("_id") else {
-            self.invalid(format!("the document at {key:02x?} has no _id"));
+            self.invalid(key, format!("the document at {key:02x?} has no _id"));
             return Ok(());
         };
         self.own(key, id, document)?;
         buffer.clear();
         let found = self.index_catalog.keys.extract(document);
-        let target = Target {
-            document: 0,
-            record_key: &key[self.collection.prefix.as_bytes().len()..],
-            id: self.collection.is_clustered().then_some(id),
-        };
+        let target = self.target(key, id);
         for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let multikey = self
                 .index_catalog
@@ -180,15 +199,23 @@ impl Check<'_> {
         self.entries(id, full, buffer)
     }
 
+    /// The record whose entries are made.
+    fn target<'t>(&self, key: &'t [u8], id: RawValue<'t>) -> Target<'t> {
+        Target {
+            document: 0,
+            record_key: &key[self.collection.prefix.as_bytes().len()..],
+            id: self.collection.is_clustered().then_some(id),
+        }
+    }
+
     /// Looks at what a document is by itself: whether it stands under the key of its `_id` and suits the validator.
     fn own(&mut self, key: &[u8], id: RawValue<'_>, document: RawDocument<'_>) -> Result<()> {
         if self.collection.is_clustered() {
             let mut expected = Vec::new();
             self.collection.append_record_key(&mut expected, id)?;
             if expected != key {
-                self.invalid(format!(
-                    "the document with _id {id} stands under another key"
-                ));
+                let message = format!("the document with _id {id} stands under another key");
+                self.invalid(key, message);
             }
         }
         if let Some(validation) = &self.collection.validation
@@ -211,8 +238,13 @@ impl Check<'_> {
             self.snapshot.get(buffer.key(entry), &mut |value| {
                 right = value == buffer.value(entry);
             })?;
-            if !right && !self.index_catalog.indexes[number].building {
-                let name = &self.index_catalog.indexes[number].name;
+            let index = &self.index_catalog.indexes[number];
+            if !right && !index.building {
+                self.missing[number] += 1;
+                let bytes = (buffer.key(entry), buffer.value(entry));
+                let found = || entry_document(self.collection, index, bytes, Some(id));
+                self.report.missing_entries.note(found);
+                let name = &index.name;
                 self.index_error(
                     number,
                     format!("index `{name}` misses the entry of the document with _id {id}"),
@@ -222,7 +254,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn indexes(&mut self) -> Result<()> {
+    fn indexes(&mut self, full: bool) -> Result<()> {
         if self.collection.is_clustered() {
             let keys = self.report.documents;
             self.report.indexes.push(IndexReport {
@@ -242,7 +274,11 @@ impl Check<'_> {
                 keys += 1;
                 cursor.next()?;
             }
+            drop(cursor);
             let expected = self.expected[number];
+            if full && keys != expected - self.missing[number] && !index.building {
+                self.extra_entries(number)?;
+            }
             if keys != expected && !index.building {
                 self.index_error(
                     number,
@@ -261,6 +297,54 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Lists the entries of an index that no document asks for.
+    fn extra_entries(&mut self, number: usize) -> Result<()> {
+        let index = &self.index_catalog.indexes[number];
+        let range = KeyRange::prefix(index.prefix.as_bytes());
+        let mut cursor = self.snapshot.cursor(range)?;
+        cursor.first()?;
+        let (mut buffer, mut steps) = (KeyBuffer::default(), 0);
+        while cursor.valid() {
+            self.operation.step(&mut steps)?;
+            let bytes = (cursor.key(), cursor.value());
+            if !self.is_asked_for(number, bytes, &mut buffer)? {
+                let found = || entry_document(self.collection, index, bytes, None);
+                self.report.extra_entries.note(found);
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the document that an entry names asks for it.
+    fn is_asked_for(
+        &self,
+        number: usize,
+        (key, value): (&[u8], &[u8]),
+        buffer: &mut KeyBuffer,
+    ) -> Result<bool> {
+        let index = &self.index_catalog.indexes[number];
+        let Some(entry) = IndexEntry::parse(index, key, value) else {
+            return Ok(false);
+        };
+        let record = [self.collection.prefix.as_bytes(), entry.record_key].concat();
+        buffer.clear();
+        let mut made = Ok(0);
+        self.snapshot.get(&record, &mut |bytes| {
+            let document = RawDocument::validated_any_text(bytes);
+            let Some((document, id)) = document.ok().and_then(|it| Some((it, it.get("_id")?)))
+            else {
+                return;
+            };
+            let keys = &self.index_catalog.keys;
+            let target = self.target(&record, id);
+            made = keys.entries(number, index, &keys.extract(document), target, buffer);
+        })?;
+        made?;
+        let is_it = |made: &Entry| buffer.key(made) == key && buffer.value(made) == value;
+        Ok(buffer.entries.iter().any(is_it))
+    }
+
     fn cached(&mut self, records: &RecordCache) -> Result<()> {
         let prefix = self.collection.prefix;
         records.visit_under(prefix.as_bytes(), |key, document| {
@@ -276,8 +360,10 @@ impl Check<'_> {
         })
     }
 
-    fn invalid(&mut self, message: String) {
+    fn invalid(&mut self, key: &[u8], message: String) {
         self.report.invalid_documents += 1;
+        let found = || record_document(self.collection, key);
+        self.report.corrupt_records.note(found);
         self.error(message);
     }
 

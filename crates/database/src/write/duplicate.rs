@@ -2,14 +2,13 @@
 
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_collation::Collation;
-use quarry_keystring::Direction;
-use smallvec::SmallVec;
 
 use crate::catalog::collection::Collection;
 use crate::definitions::builds::Builds;
 use crate::error::{DuplicateKey, Error, Result};
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};
+use crate::index::shown_key::shown_key;
 use crate::snapshot::reads::Reads;
 
 pub(super) fn duplicate_id(collection: &Collection, document: RawDocument<'_>) -> Error {
@@ -32,40 +31,15 @@ pub(crate) fn duplicate_key(
     key: &[u8],
     value: &[u8],
 ) -> Error {
-    let directions: SmallVec<[Direction; 8]> = index
-        .pattern
-        .fields
-        .iter()
-        .map(|field| field.direction)
-        .collect();
-    let mut key_value = Document::new();
-    if let Some(entry) = IndexEntry::parse(index, key, value)
-        && let Ok(values) = quarry_keystring::decode(entry.fields, entry.type_bits, &directions)
-    {
-        for (field, value) in index.pattern.fields.iter().zip(&values) {
-            match value.as_raw() {
-                RawValue::String(key) if !index.collation.is_simple() => {
-                    key_value.append(&field.path, hexadecimal(key.as_bytes()).as_str());
-                }
-                value => {
-                    key_value.append(&field.path, value);
-                }
-            }
-        }
-    }
+    let entry = IndexEntry::parse(index, key, value);
+    let key_value = entry.map(|entry| shown_key(index, &entry));
     Error::DuplicateKey(Box::new(DuplicateKey {
         namespace: collection.namespace.to_string(),
         index: index.name.to_string(),
         key_pattern: Document::clone(&index.pattern.document),
-        key_value,
+        key_value: key_value.unwrap_or_default(),
         collation: index.collation.clone(),
     }))
-}
-
-/// A sort key as MongoDB shows one.
-fn hexadecimal(bytes: &[u8]) -> String {
-    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
-    std::iter::once("0x".to_owned()).chain(digits).collect()
 }
 
 /// Notes that the document under `record_key` could not put the entry `key`, `value` into `index`, which is being built.

@@ -149,6 +149,9 @@ impl Writer {
             )));
         }
         namespace.check_new()?;
+        self.parts
+            .definitions
+            .check_case(namespace.database(), operation)?;
         self.parts.definitions.check_validator(namespace, options)?;
         unit.hold_name(namespace, operation)?;
         let catalog = &self.parts.catalog;

@@ -16,41 +16,13 @@ use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
-use crate::pipeline::{Execution, Input, Leading, Pipeline, StageFigures};
+use crate::pipeline::{Input, Leading, Pipeline};
 
 /// Plans and begins an aggregate. The executor that is returned gives its documents.
 pub fn aggregate(
     scope: Scope<'_>,
     operation: &Operation,
     request: AggregateRequest<'_>,
-) -> Result<Executor> {
-    begin(scope, operation, request, &mut |pipeline, first| {
-        pipeline.start_at(first)
-    })
-}
-
-/// Like `aggregate`, with the stages that the read does not do watched: their figures come with the executor. The last stage
-/// writes nothing.
-pub(super) fn aggregate_watched(
-    scope: Scope<'_>,
-    operation: &Operation,
-    request: AggregateRequest<'_>,
-) -> Result<(Executor, Vec<Arc<StageFigures>>)> {
-    let mut figures = Vec::new();
-    let executor = begin(scope, operation, request, &mut |pipeline, first| {
-        let (execution, watched) = pipeline.start_watched_at(first);
-        figures = watched;
-        execution
-    })?;
-    Ok((executor, figures))
-}
-
-/// `start` begins the stages from a place on.
-fn begin(
-    scope: Scope<'_>,
-    operation: &Operation,
-    request: AggregateRequest<'_>,
-    start: &mut dyn FnMut(&Pipeline, usize) -> Execution,
 ) -> Result<Executor> {
     let own = ExpressionContext::default();
     let context = request.context.unwrap_or(&own);
@@ -75,7 +47,7 @@ fn begin(
     let own_database = request.over.database();
     let others = OtherCollections::open(scope, operation, own_database, pipeline.collections())?;
     others.refuse_other_collations(context.collation())?;
-    let executor = executor.with_stages(start(&pipeline, leading.stages), others);
+    let executor = executor.with_stages(pipeline.start_at(leading.stages), others);
     match pipeline.written() {
         None => Ok(executor),
         Some(written) => {

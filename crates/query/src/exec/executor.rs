@@ -387,6 +387,21 @@ impl Reading {
         }
     }
 
+    /// Appends the next document that was read ahead to `out`; false if there is none.
+    pub(super) fn take_ahead(&mut self, out: &mut Vec<u8>) -> bool {
+        self.ahead.take(out)
+    }
+
+    /// Whether the plan has given all rows that it has.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// The plan, which nobody reads any more.
+    pub(super) fn into_root(self) -> Node {
+        self.root
+    }
+
     /// Appends the next document to `out`; false, and nothing appended, if there is none now.
     pub(super) fn next(
         &mut self,

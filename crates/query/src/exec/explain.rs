@@ -2,20 +2,17 @@
 //! without their effect: the documents they would change are found, updated in memory, and counted.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder};
 use quarry_database::{CollectionSnapshot, Operation, Scope};
-use quarry_timing::Phase;
 
-use super::aggregate::{aggregate_watched, collection_over, head, input, want_metadata};
+use super::aggregate::{collection_over, head, input, want_metadata};
 use super::collation::{context_beneath, context_over, statement_context};
 use super::find::{
-    index_filter, key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values,
-    plan_to_show,
+    key_bounds, metadata_wanted, plan_between, plan_of_groups, plan_of_values, plan_to_show,
 };
-use super::plan_cache::cache_key_of;
+use super::measured_run::{Behind, Ran, run_pipeline, run_plan};
+use super::plan_cache::PlanCacheInfo;
 use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
@@ -26,13 +23,11 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
+use crate::parsed_filter::parsed_filter;
 use crate::pipeline::{Pipeline, StageFigures};
-use crate::plan::{
-    Count, Flow, NoRows, Node, Parsed, PlanContext, Shown, Write, explain_node, number, run,
-};
+use crate::plan::{Count, NoRows, Parsed, Shown, Write, explain_node, number};
 use crate::planner::{Choice, Missing, Tried, Wanted};
-use crate::query_settings::QuerySettings;
-use crate::query_shape::{QueryParts, short_hash};
+use crate::query_shape::QueryParts;
 use crate::update::{Beside, Update};
 
 /// The form of what explain prints.
@@ -89,18 +84,6 @@ enum Above<'a> {
         is_multi: bool,
         gives_document: bool,
     },
-}
-
-/// The outcome of a run.
-#[derive(Default)]
-struct Ran {
-    returned: u64,
-    keys_examined: u64,
-    docs_examined: u64,
-    millis: u64,
-    micros: u64,
-    /// By phase, unless timing is off.
-    phases: Vec<(Phase, u64)>,
 }
 
 /// Explains a command: its plan and, if that is asked for, what running it examined. It changes nothing.
@@ -213,17 +196,9 @@ fn explain_aggregate(
     let mut held = None;
     let context = context_over(context, collection.as_deref(), &mut held);
     let pipeline = Pipeline::parse_with(request.pipeline, context, request.sources)?;
-    if let Some(last) = pipeline.stages.last()
-        && last.written().is_some()
-        && verbosity != Verbosity::QueryPlanner
-    {
-        let text = format!(
-            "explain of a pipeline with {} is only possible with verbosity 'queryPlanner': it would have to write",
-            last.name()
-        );
-        return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
-    }
+    refuse_write(&pipeline, verbosity)?;
     let Some(namespace) = input(request.over, &pipeline)? else {
+        reply.append("explainVersion", EXPLAIN_VERSION);
         let mut stages = reply.array("stages");
         pipeline.explain(0, &mut stages);
         stages.finish();
@@ -242,35 +217,32 @@ fn explain_aggregate(
     let mut stages = reply.array("stages");
     let mut first = stages.document();
     let mut cursor = first.document("$cursor");
-    read.explain_parts(scope, operation, verbosity, &mut cursor)?;
-    cursor.finish();
-    let figures = match verbosity {
-        Verbosity::QueryPlanner => Vec::new(),
-        _ => run_watched(scope, operation, request, context)?,
+    let behind = Behind {
+        pipeline: &pipeline,
+        first: leading.stages,
+        own_database: request.over.database(),
+        collation: context.collation(),
     };
+    let figures = read.explain_parts(scope, operation, verbosity, Some(&behind), &mut cursor)?;
+    cursor.finish();
     first.finish();
     pipeline.explain_with(leading.stages, &figures, &mut stages);
     stages.finish();
     Ok(())
 }
 
-/// Runs a pipeline to its end for the figures of the stages that its read does not do.
-fn run_watched(
-    scope: Scope<'_>,
-    operation: &Operation,
-    request: AggregateRequest<'_>,
-    context: &ExpressionContext,
-) -> Result<Vec<Arc<StageFigures>>> {
-    let request = AggregateRequest {
-        context: Some(context),
-        ..request
-    };
-    let (mut executor, figures) = aggregate_watched(scope, operation, request)?;
-    let mut document = Vec::new();
-    while executor.next(operation, &mut document)? {
-        document.clear();
+/// Refuses to run a pipeline that writes its result.
+fn refuse_write(pipeline: &Pipeline, verbosity: Verbosity) -> Result<()> {
+    match pipeline.stages.last() {
+        Some(last) if last.written().is_some() && verbosity != Verbosity::QueryPlanner => {
+            let text = format!(
+                "explain of a pipeline with {} is only possible with verbosity 'queryPlanner': it would have to write",
+                last.name()
+            );
+            Err(Error::new(ErrorCode::INVALID_OPTIONS, text))
+        }
+        _ => Ok(()),
     }
-    Ok(figures)
 }
 
 impl<'a> Read<'a> {
@@ -373,17 +345,20 @@ impl<'a> Read<'a> {
         reply: &mut DocumentBuilder<'_>,
     ) -> Result<()> {
         reply.append("explainVersion", EXPLAIN_VERSION);
-        self.explain_parts(scope, operation, verbosity, reply)
+        self.explain_parts(scope, operation, verbosity, None, reply)?;
+        Ok(())
     }
 
-    /// Appends `queryPlanner` and, if asked, `executionStats`.
+    /// Appends `queryPlanner` and, if asked, `executionStats`. The read is run with the stages behind it, if there are some, whose
+    /// figures are returned.
     fn explain_parts(
         self,
         scope: Scope<'_>,
         operation: &Operation,
         verbosity: Verbosity,
+        behind: Option<&Behind<'_>>,
         reply: &mut DocumentBuilder<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Arc<StageFigures>>> {
         let find = self.find;
         let own = ExpressionContext::default();
         let context = find.context.unwrap_or(&own);
@@ -405,60 +380,64 @@ impl<'a> Read<'a> {
             rejected,
             tried,
         } = self.choose(snapshot.as_ref(), (&parsed, &asked), operation)?;
-        let shown = |counts| Shown {
-            filter: find.filter,
-            sort: find.sort,
-            projection: find.projection,
-            counts,
-        };
+        let filter = parsed_filter(find.filter)?;
+        let planned = Shown::planned(filter.as_raw(), find.sort, find.projection);
         let mut planner = reply.document("queryPlanner");
         planner.append("namespace", find.namespace.as_str());
-        planner.append("parsedQuery", find.filter);
+        planner.append("parsedQuery", filter.as_raw());
         if let Some(collation) = parsed.matcher.collation().specification() {
             planner.append("collation", collation.as_raw());
         }
-        cache.append(&mut planner);
+        append_plan_cache(&cache, &mut planner);
         if let Some(settings) = settings {
             planner.append("querySettings", settings.to_document().as_raw());
         }
         let mut shown_plan = planner.document("winningPlan");
-        explain_node(&*winning, &shown(false), &mut shown_plan);
+        explain_node(&*winning, &planned, &mut shown_plan);
         shown_plan.finish();
         let mut others = planner.array("rejectedPlans");
         for plan in &rejected {
             let mut shown_plan = others.document();
-            explain_node(&**plan, &shown(false), &mut shown_plan);
+            explain_node(&**plan, &planned, &mut shown_plan);
             shown_plan.finish();
         }
         others.finish();
         planner.finish();
         if verbosity == Verbosity::QueryPlanner {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let ran = match &snapshot {
-            Some(snapshot) => measure(&mut winning, snapshot, &parsed, operation)?,
-            None => Ran::default(),
-        };
+        let (mut ran, mut figures) = (Ran::default(), Vec::new());
+        if let Some(behind) = behind {
+            let plan = (winning, parsed);
+            (winning, ran, figures) =
+                run_pipeline(behind, plan, snapshot.as_ref(), scope, operation)?;
+        } else if let Some(snapshot) = &snapshot {
+            ran = run_plan(&mut winning, snapshot, &parsed, operation)?;
+        }
         let mut statistics = reply.document("executionStats");
         statistics.append("executionSuccess", true);
-        ran.append(&mut statistics);
+        ran.append_counts(&mut statistics);
         let mut stages = statistics.document("executionStages");
-        explain_node(&*winning, &shown(snapshot.is_some()), &mut stages);
+        let counted = Shown {
+            counts: snapshot.is_some(),
+            ..planned
+        };
+        let ran_to = Shown {
+            is_at_end: Some(ran.is_at_end),
+            ..counted
+        };
+        explain_node(&*winning, &ran_to, &mut stages);
         stages.finish();
         if verbosity == Verbosity::AllPlansExecution {
             let mut plans = statistics.array("allPlansExecution");
             for plan in &tried {
-                append_tried(plan, &shown(true), &mut plans);
+                append_tried(plan, &counted, &mut plans);
             }
             plans.finish();
         }
-        let mut phases = statistics.document("phases");
-        for (phase, ns) in &ran.phases {
-            phases.append(phase.name(), *ns as f64 / 1e3);
-        }
-        phases.finish();
+        ran.append_phases(&mut statistics);
         statistics.finish();
-        Ok(())
+        Ok(figures)
     }
 
     /// The plan of the command, and those that were not chosen.
@@ -541,87 +520,12 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The fields that explain prints of the plan cache.
-struct PlanCacheInfo {
-    has_index_filter: bool,
-    shape: String,
-    key: String,
-}
-
-impl PlanCacheInfo {
-    fn of(
-        snapshot: Option<&CollectionSnapshot>,
-        (parsed, asked): (&Parsed, &QueryParts<'_>),
-        settings: Option<&QuerySettings>,
-    ) -> Result<PlanCacheInfo> {
-        let shape = asked.shape()?;
-        let filter = snapshot.map_or(Ok(None), |it| index_filter(it, Some(asked)))?;
-        let collection = snapshot.map(|snapshot| &snapshot.collection.namespace);
-        let hints = settings.zip(collection);
-        let hints = hints.and_then(|(settings, namespace)| settings.hints_for(namespace));
-        let key = match snapshot {
-            Some(snapshot) => {
-                let by_hints = hints.map(|hints| &hints.allowed);
-                cache_key_of(snapshot, parsed, by_hints.or(filter.as_deref()))?
-            }
-            None => shape.0,
-        };
-        Ok(PlanCacheInfo {
-            has_index_filter: filter.is_some() && hints.is_none(),
-            shape: shape.text(),
-            key: short_hash(key),
-        })
-    }
-
-    fn append(&self, out: &mut DocumentBuilder<'_>) {
-        out.append("indexFilterSet", self.has_index_filter);
-        out.append("queryHash", self.shape.as_str());
-        out.append("planCacheShapeHash", self.shape.as_str());
-        out.append("planCacheKey", self.key.as_str());
-    }
-}
-
-/// Reads what the command would read, and makes the documents that it would write.
-fn measure(
-    root: &mut Node,
-    snapshot: &CollectionSnapshot,
-    parsed: &Parsed,
-    operation: &Operation,
-) -> Result<Ran> {
-    let examined = || {
-        (
-            operation.keys_examined.load(Relaxed),
-            operation.docs_examined.load(Relaxed),
-        )
-    };
-    let (keys, docs) = examined();
-    let before = quarry_timing::breakdown();
-    let started = Instant::now();
-    let context = PlanContext {
-        snapshot,
-        operation,
-        parsed,
-        is_replay: false,
-    };
-    let mut returned = 0;
-    run(&mut **root, &context, &mut |_| {
-        returned += 1;
-        Ok(Flow::Continue)
-    })?;
-    let elapsed = started.elapsed();
-    let after = quarry_timing::breakdown();
-    let (keys_after, docs_after) = examined();
-    let spent = |(phase, ns): (Phase, u64)| (phase, ns.saturating_sub(before.phase_ns(phase)));
-    Ok(Ran {
-        returned,
-        keys_examined: keys_after - keys,
-        docs_examined: docs_after - docs,
-        millis: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-        micros: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        phases: (after.entered().map(spent))
-            .filter(|(_, ns)| *ns > 0)
-            .collect(),
-    })
+/// Appends the fields that explain prints of the plan cache.
+fn append_plan_cache(info: &PlanCacheInfo, out: &mut DocumentBuilder<'_>) {
+    out.append("indexFilterSet", info.has_index_filter);
+    out.append("queryHash", info.shape.as_str());
+    out.append("planCacheShapeHash", info.shape.as_str());
+    out.append("planCacheKey", info.key.as_str());
 }
 
 /// Appends what a plan did in its trial.
@@ -636,14 +540,4 @@ fn append_tried(tried: &Tried, shown: &Shown<'_>, plans: &mut ArrayBuilder<'_>) 
     explain_node(&*tried.root, shown, &mut stages);
     stages.finish();
     plan.finish();
-}
-
-impl Ran {
-    fn append(&self, out: &mut DocumentBuilder<'_>) {
-        out.append("nReturned", number(self.returned));
-        out.append("executionTimeMillis", number(self.millis));
-        out.append("executionTimeMicros", number(self.micros));
-        out.append("totalKeysExamined", number(self.keys_examined));
-        out.append("totalDocsExamined", number(self.docs_examined));
-    }
 }

@@ -18,6 +18,7 @@ mod explain;
 mod find;
 mod find_and_modify;
 mod insert;
+mod measured_run;
 mod modify;
 mod plan_cache;
 mod recorded;
@@ -41,7 +42,7 @@ pub use explain::{Explained, Verbosity, explain};
 pub use find::check_find;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
-pub use plan_cache::{PlanCacheChange, change_plan_cache};
+pub use plan_cache::{PlanCacheChange, PlanCacheInfo, change_plan_cache, plan_cache_info};
 pub use recorded::{find_and_modify_again, update_again};
 pub use request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyOutcome,

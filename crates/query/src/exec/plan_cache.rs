@@ -1,16 +1,18 @@
-//! The plans that trials have chosen for a collection, as `$planCacheStats` lists them and `planCacheClear` ends them, and the index
-//! filters of a collection (`planCacheSetFilter`).
+//! The plans that trials have chosen for a collection, as `$planCacheStats` lists them and `planCacheClear` ends them, the hashes by
+//! which they are known, and the index filters of a collection (`planCacheSetFilter`).
 
 use quarry_bson::Value;
 use quarry_database::{CollectionSnapshot, IndexFilter, Operation, Scope};
 
 use super::collation::context_over;
+use super::find::index_filter;
 use super::request::FindRequest;
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
 use crate::plan::Parsed;
 use crate::planner::{Wanted, cache_keys};
-use crate::query_shape::{QueryParts, QueryShape};
+use crate::query_settings::QuerySettings;
+use crate::query_shape::{QueryParts, QueryShape, short_hash};
 
 /// A change of what is kept for queries of one shape.
 pub enum PlanCacheChange {
@@ -82,13 +84,65 @@ fn keys_of(
     cache_keys(&snapshot.collection, index_catalog, &parsed.matcher, wanted)
 }
 
-/// The key under which a choice for a query without a limit is found.
-pub(super) fn cache_key_of(
-    snapshot: &CollectionSnapshot,
-    parsed: &Parsed,
-    filter: Option<&IndexFilter>,
-) -> Result<u64> {
-    keys_of(snapshot, parsed, filter).map(|keys| keys[0])
+/// The hashes by which explain, the log and `$planCacheStats` know a query, and whether an operator has set an index filter for it.
+#[derive(Debug)]
+pub struct PlanCacheInfo {
+    /// Whether an index filter is set for queries of the shape.
+    pub has_index_filter: bool,
+    /// The hash of the shape in eight digits.
+    pub shape: String,
+    /// The hash, in eight digits, of the shape and of the indexes that may serve it: the key of a choice without a limit.
+    pub key: String,
+}
+
+impl PlanCacheInfo {
+    pub(super) fn of(
+        snapshot: Option<&CollectionSnapshot>,
+        (parsed, asked): (&Parsed, &QueryParts<'_>),
+        settings: Option<&QuerySettings>,
+    ) -> Result<PlanCacheInfo> {
+        let shape = asked.shape()?;
+        let filter = snapshot.map_or(Ok(None), |it| index_filter(it, Some(asked)))?;
+        let collection = snapshot.map(|snapshot| &snapshot.collection.namespace);
+        let hints = settings.zip(collection);
+        let hints = hints.and_then(|(settings, namespace)| settings.hints_for(namespace));
+        let allowed = hints.map(|hints| &hints.allowed).or(filter.as_deref());
+        let key = match snapshot {
+            Some(snapshot) => keys_of(snapshot, parsed, allowed)?[0],
+            None => shape.0,
+        };
+        Ok(PlanCacheInfo {
+            has_index_filter: filter.is_some() && hints.is_none(),
+            shape: shape.text(),
+            key: short_hash(key),
+        })
+    }
+}
+
+/// The hashes of a find as explain prints them; none over a view, which has no plan of its own.
+pub fn plan_cache_info(
+    scope: Scope<'_>,
+    operation: &Operation,
+    request: &FindRequest<'_>,
+) -> Result<Option<PlanCacheInfo>> {
+    let own = ExpressionContext::default();
+    let context = request.context.unwrap_or(&own);
+    let snapshot = scope.snapshot(request.namespace, operation)?;
+    let collection = snapshot.as_ref().map(|snapshot| &*snapshot.collection);
+    if collection.is_some_and(|collection| collection.view.is_some()) {
+        return Ok(None);
+    }
+    let mut held = None;
+    let context = context_over(context, collection, &mut held);
+    let parsed = super::find::parse(request, context)?;
+    let parts = QueryParts {
+        filter: request.filter,
+        sort: request.sort,
+        projection: request.projection,
+        collation: context.collation(),
+    };
+    let settings = context.query_settings();
+    PlanCacheInfo::of(snapshot.as_ref(), (&parsed, &parts), settings).map(Some)
 }
 
 /// Forgets the plans that were chosen for queries of a shape.

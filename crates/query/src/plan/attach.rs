@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use quarry_bson::{Document, DocumentBuilder, RawBinary, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_database::{CLUSTERED_INDEX, Collection};
 use quarry_timing::{Phase, phase};
 
@@ -74,7 +74,11 @@ struct Known<'k> {
 impl Known<'_> {
     fn append(&self, document: RawDocument<'_>, out: &mut DocumentBuilder<'_>) -> Result<()> {
         if self.kinds.has(MetadataKinds::RECORD_ID) {
-            append_record_id(self.collection, self.record, out);
+            let record = self.record.get(self.collection.prefix.as_bytes().len()..);
+            out.append(
+                RECORD_ID,
+                self.collection.record_id(record.unwrap_or_default()),
+            );
         }
         if let Some(key) = self.key {
             out.append(INDEX_KEY, key);
@@ -95,17 +99,6 @@ impl Known<'_> {
         }
         Ok(())
     }
-}
-
-/// The RecordId: the number of a capped collection's record, and of others the bytes of the key that the record stands under, as
-/// MongoDB shows those of a clustered collection.
-fn append_record_id(collection: &Collection, record: &[u8], out: &mut DocumentBuilder<'_>) {
-    let suffix = record.get(collection.prefix.as_bytes().len()..);
-    let bytes = suffix.unwrap_or_default();
-    match bytes.try_into().map(i64::from_be_bytes) {
-        Ok(number) if !collection.is_clustered() => out.append(RECORD_ID, number),
-        _ => out.append(RECORD_ID, RawValue::Binary(RawBinary { subtype: 0, bytes })),
-    };
 }
 
 /// The key `{_id: ..}` of a document, which only a collection has that was not asked to be clustered.

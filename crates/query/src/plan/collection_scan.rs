@@ -120,6 +120,10 @@ impl PlanNode for CollectionScan {
         self.returned
     }
 
+    fn idle_steps(&self) -> Option<u64> {
+        self.docs_examined.checked_sub(self.returned)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         if self.asks_filter {
             shown.filter(out);

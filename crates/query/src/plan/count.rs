@@ -67,6 +67,10 @@ impl PlanNode for Count {
         0
     }
 
+    fn exhausts_inputs(&self) -> bool {
+        self.found < self.skip.saturating_add(self.limit)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned(), out);
         if shown.counts {

@@ -198,6 +198,10 @@ impl PlanNode for DistinctScan {
         self.returned
     }
 
+    fn idle_steps(&self) -> Option<u64> {
+        self.keys_examined.checked_sub(self.returned)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned(), out);
         self.access.describe(self.walk.direction(), out);

@@ -12,7 +12,16 @@ pub fn explain_node(node: &dyn PlanNode, shown: &Shown<'_>, out: &mut DocumentBu
         return explain_node(input, shown, out);
     }
     out.append("stage", node.name());
-    node.describe(shown, out);
+    let of_node = Shown {
+        idle_steps: node.idle_steps(),
+        ..*shown
+    };
+    node.describe(&of_node, out);
+    let is_at_end = |is_at_end| is_at_end && node.exhausts_inputs();
+    let shown = &Shown {
+        is_at_end: shown.is_at_end.map(is_at_end),
+        ..*shown
+    };
     if let Some(input) = node.input() {
         let mut below = out.document("inputStage");
         explain_node(input, shown, &mut below);

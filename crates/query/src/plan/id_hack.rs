@@ -70,6 +70,10 @@ impl PlanNode for IdHack {
         self.returned
     }
 
+    fn idle_steps(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned(), out);
         if shown.counts {

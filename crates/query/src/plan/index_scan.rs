@@ -388,6 +388,10 @@ impl PlanNode for IndexScan {
         self.returned
     }
 
+    fn idle_steps(&self) -> Option<u64> {
+        self.keys_examined.checked_sub(self.returned)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         let access = &self.access;
         let covering = self.covering.as_ref();

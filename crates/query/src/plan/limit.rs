@@ -72,6 +72,11 @@ impl PlanNode for Limit {
         self.returned
     }
 
+    /// The input is not moved behind the last row.
+    fn exhausts_inputs(&self) -> bool {
+        self.left > 0
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         out.append("limitAmount", number(self.amount));
         shown.returned(self.returned(), out);

@@ -31,6 +31,10 @@ impl PlanNode for NoRows {
         0
     }
 
+    fn idle_steps(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned(), out);
     }

@@ -91,6 +91,24 @@ pub trait PlanNode: Send {
     /// Appends the fields that explain prints of this node between its name and its inputs.
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>);
 
+    /// The steps of the node that gave no row: keys, documents and rows that it looked at or took in and did not hand on. None for a node
+    /// that does not count them.
+    fn idle_steps(&self) -> Option<u64> {
+        let below = match self.input() {
+            Some(input) => input.returned(),
+            None => {
+                let rows = self.inputs().into_iter().map(PlanNode::returned);
+                rows.reduce(|sum, rows| sum + rows)?
+            }
+        };
+        below.checked_sub(self.returned())
+    }
+
+    /// Whether the node, when it comes to its end, has read what stands below it to the end.
+    fn exhausts_inputs(&self) -> bool {
+        true
+    }
+
     /// The node directly below, if there is exactly one. What stands behind this in the trait is forwarded to it.
     fn input(&self) -> Option<&dyn PlanNode> {
         None

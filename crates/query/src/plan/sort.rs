@@ -138,6 +138,11 @@ impl PlanNode for Sort {
         self.returned
     }
 
+    /// It takes all rows in before it gives the first one.
+    fn idle_steps(&self) -> Option<u64> {
+        Some(self.input.returned())
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         if let Some(sort) = shown.sort {
             out.append("sortPattern", sort);

@@ -191,6 +191,11 @@ impl PlanNode for TextOr {
         self.returned
     }
 
+    /// It takes all rows in before it gives the first one.
+    fn idle_steps(&self) -> Option<u64> {
+        Some(self.inputs.iter().map(PlanNode::returned).sum())
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned, out);
         if shown.counts {

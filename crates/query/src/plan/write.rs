@@ -134,6 +134,10 @@ impl PlanNode for Write {
         self.returned
     }
 
+    fn exhausts_inputs(&self) -> bool {
+        self.is_multi || self.matched == 0
+    }
+
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         shown.returned(self.returned(), out);
         if shown.counts && self.update.is_some() {

@@ -288,10 +288,11 @@ impl Candidate<'_> {
                 |(bounds, _)| bounds.to_intervals(),
             );
             let turns = (direction == Direction::Descending) != is_reversed;
-            let mut shown: Vec<String> = intervals
-                .iter()
-                .map(|interval| interval.text(turns))
-                .collect();
+            let text = |interval: &Interval<'_>| match self.collation.is_simple() {
+                true => interval.text(turns),
+                false => interval.text_of_sort_keys(turns),
+            };
+            let mut shown: Vec<String> = intervals.iter().map(text).collect();
             if turns {
                 shown.reverse();
             }

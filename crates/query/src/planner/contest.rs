@@ -25,6 +25,7 @@ use super::usable::usable;
 use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::matcher::Matcher;
+use crate::parsed_filter::parsed_filter;
 use crate::plan::{Fetch, Flow, Node, PlanContext, Shown, TrialBound, Watch, explain_node};
 use crate::query_shape::QueryParts;
 
@@ -139,12 +140,8 @@ fn origin(
     };
     let solution = winner.solution(bounds, &ground.snapshot.collection, wanted);
     let root = above(solution, wanted);
-    let shown = Shown {
-        filter: asked.filter,
-        sort: asked.sort,
-        projection: asked.projection,
-        counts: false,
-    };
+    let filter = parsed_filter(asked.filter)?;
+    let shown = Shown::planned(filter.as_raw(), asked.sort, asked.projection);
     Ok(PlanOrigin {
         query_shape: asked.shape()?.0,
         query: asked.to_document(),

@@ -3,10 +3,12 @@
 //! Ends are cuts between encodings: a value is inside if its bytes, with anything behind them, are at or above
 //! `low` and below `high`. Cuts ascend whatever the index; [`Interval::descending`] turns them over.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use quarry_bson::RawValue;
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end, type_bytes};
+
+use crate::message_text::PrintedValue;
 
 /// Below and above every encoded value, in either direction.
 const LOWEST: u8 = 0x01;
@@ -96,9 +98,27 @@ impl<'m> Interval<'m> {
             RawValue::String(_) | RawValue::Symbol(_) => ("\"\"", "{}"),
             RawValue::Boolean(_) => ("false", "true"),
             RawValue::Document(_) => ("{}", "[]"),
+            RawValue::Array(_) => ("[]", "BinData(0, )"),
+            RawValue::Binary(_) => ("BinData(0, )", "ObjectId('000000000000000000000000')"),
+            RawValue::ObjectId(_) => (
+                "ObjectId('000000000000000000000000')",
+                "ObjectId('ffffffffffffffffffffffff')",
+            ),
+            RawValue::DateTime(_) => (
+                "new Date(-9223372036854775808)",
+                "new Date(9223372036854775807)",
+            ),
+            RawValue::Timestamp(_) => ("Timestamp(0, 0)", "Timestamp(4294967295, 4294967295)"),
             _ => ("the least of its type", "the greatest of its type"),
         };
-        let is_closed = value.is_number() || matches!(value, RawValue::Boolean(_));
+        let is_closed = value.is_number()
+            || matches!(
+                value,
+                RawValue::Boolean(_)
+                    | RawValue::ObjectId(_)
+                    | RawValue::DateTime(_)
+                    | RawValue::Timestamp(_)
+            );
         Interval {
             low: Cut::new(low_bytes, Shown::Word(low), true),
             high: Cut::new(vec![bytes.end() + 1], Shown::Word(high), is_closed),
@@ -113,8 +133,8 @@ impl<'m> Interval<'m> {
         low.truncate(low.len() - end_bytes);
         let high = prefix_end(&low);
         Interval {
-            low: Cut::new(low, Shown::Text(format!("{prefix:?}").into()), true),
-            high: Cut::new(high, Shown::Text(format!("{prefix:?}...").into()), false),
+            low: Cut::new(low, Shown::of_text(prefix), true),
+            high: Cut::new(high, Shown::of_text(&text_behind(prefix)), false),
             is_point: false,
         }
     }
@@ -192,6 +212,15 @@ impl<'m> Interval<'m> {
 
     /// `[1, 5)`, or the other way round.
     pub fn text(&self, is_reversed: bool) -> String {
+        self.text_with(is_reversed, ToString::to_string)
+    }
+
+    /// Like `text`, for an index that keeps sort keys in place of texts.
+    pub fn text_of_sort_keys(&self, is_reversed: bool) -> String {
+        self.text_with(is_reversed, Shown::of_sort_key)
+    }
+
+    fn text_with(&self, is_reversed: bool, shown: impl Fn(&Shown<'m>) -> String) -> String {
         let open = |cut: &Cut<'_>| if cut.is_inclusive { '[' } else { '(' };
         let close = |cut: &Cut<'_>| if cut.is_inclusive { ']' } else { ')' };
         let (first, last) = if is_reversed {
@@ -202,8 +231,8 @@ impl<'m> Interval<'m> {
         format!(
             "{}{}, {}{}",
             open(first),
-            first.shown,
-            last.shown,
+            shown(&first.shown),
+            shown(&last.shown),
             close(last)
         )
     }
@@ -229,7 +258,7 @@ impl<'m> Cut<'m> {
 
     fn into_owned<'o>(self) -> Cut<'o> {
         let shown = match self.shown {
-            Shown::Value(value) => Shown::Text(value.to_string().into()),
+            Shown::Value(value) => Shown::Text(PrintedValue(value).to_string().into()),
             Shown::Word(word) => Shown::Word(word),
             Shown::Text(text) => Shown::Text(text),
         };
@@ -243,10 +272,38 @@ impl<'m> Cut<'m> {
     }
 }
 
+impl Shown<'_> {
+    fn of_text(text: &str) -> Self {
+        Shown::Text(PrintedValue(RawValue::from(text)).to_string().into())
+    }
+
+    /// The value where a text is a sort key, which MongoDB shows as `CollationKey(0x2d2f)`.
+    fn of_sort_key(&self) -> String {
+        let Shown::Value(RawValue::String(key)) = self else {
+            return self.to_string();
+        };
+        let mut text = "CollationKey(0x".to_owned();
+        for byte in key.as_bytes() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push(')');
+        text
+    }
+}
+
+/// The end of the texts that begin with `prefix`, as MongoDB shows it: its last byte is one higher.
+fn text_behind(prefix: &str) -> String {
+    let mut bytes = prefix.as_bytes().to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last = last.wrapping_add(1);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Shown::Value(value) => value.fmt(out),
+            Shown::Value(value) => PrintedValue(*value).fmt(out),
             Shown::Word(word) => out.write_str(word),
             Shown::Text(text) => out.write_str(text),
         }
@@ -263,4 +320,22 @@ fn encoded(value: RawValue<'_>) -> Vec<u8> {
 fn turned(cut: &[u8]) -> Vec<u8> {
     let inverted: Vec<u8> = cut.iter().map(|byte| !byte).collect();
     prefix_end(&inverted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sort_key_is_shown_as_one() {
+        let interval = Interval::point(RawValue::from("ab"));
+        assert_eq!(interval.text(false), r#"["ab", "ab"]"#);
+        assert_eq!(
+            interval.text_of_sort_keys(false),
+            "[CollationKey(0x6162), CollationKey(0x6162)]"
+        );
+        let number = Interval::point(RawValue::Int64(7));
+        assert_eq!(number.text_of_sort_keys(false), "[7, 7]");
+        assert_eq!(Interval::text_prefix("ab").text(false), r#"["ab", "ac")"#);
+    }
 }

@@ -62,7 +62,7 @@ fn equality_is_answered_by_hashes_and_nothing_else_is() {
         .get_path("queryPlanner.winningPlan.inputStage.indexBounds.a");
     assert_eq!(
         bounds.unwrap().to_string(),
-        "[ \"[Long('5902408780260971510'), Long('5902408780260971510')]\" ]"
+        "[ '[5902408780260971510, 5902408780260971510]' ]"
     );
     let mut distinct = DistinctRequest::new(&fixture.namespace, "a");
     let hint = Value::from(json(r#"{"a": "hashed"}"#));

@@ -308,6 +308,99 @@ fn each_node_of_a_plan_tells_its_own_counts() {
     assert_eq!(keys, [10, 25]);
 }
 
+#[test]
+fn bounds_and_filters_are_printed_as_mongodb_prints_them() {
+    let fixture = with_documents(&[doc! {"_id": 1, "a": "x"}]);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    for (filter, parsed, bounds) in [
+        (r#"{"a": "x"}"#, "{ a: { $eq: 'x' } }", r#"["x", "x"]"#),
+        (
+            r#"{"a": {"$gt": 1.5}}"#,
+            "{ a: { $gt: 1.5 } }",
+            "(1.5, inf.0]",
+        ),
+        (
+            r#"{"a": {"$lt": "x"}}"#,
+            "{ a: { $lt: 'x' } }",
+            r#"["", "x")"#,
+        ),
+        (
+            r#"{"a": {"$gte": {"$date": "1970-01-01T00:00:01Z"}}}"#,
+            "{ a: { $gte: ISODate('1970-01-01T00:00:01.000Z') } }",
+            "[new Date(1000), new Date(9223372036854775807)]",
+        ),
+        (
+            r#"{"a": {"$regex": "^ab"}}"#,
+            "{ a: { $regex: '^ab' } }",
+            r#"["ab", "ac")"#,
+        ),
+    ] {
+        let explained = fixture.explain(filter, None);
+        let planner = explained.get_document("queryPlanner").unwrap();
+        let shown = planner.get_document("parsedQuery").unwrap();
+        assert_eq!(shown.to_string(), parsed);
+        let mut scan = planner.get_document("winningPlan").unwrap();
+        while let Some(below) = scan.get_document("inputStage") {
+            scan = below;
+        }
+        let found = scan.get_path("indexBounds.a.0").unwrap();
+        assert_eq!(found.as_str(), Some(bounds), "{explained}");
+    }
+}
+
+#[test]
+fn each_node_of_a_plan_tells_its_steps() {
+    let documents: Vec<Document> = (0..100)
+        .map(|n| doc! {"_id": n, "a": (n % 10), "b": (n % 4)})
+        .collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a_1"}"#);
+    let steps = |stage: RawDocument<'_>| {
+        let names = [
+            "works",
+            "advanced",
+            "needTime",
+            "needYield",
+            "saveState",
+            "restoreState",
+            "isEOF",
+        ];
+        names.map(|name| stage.get(name).unwrap().as_i64_exact().unwrap())
+    };
+    let of = |explained: &Document, wanted: [(&str, [i64; 7]); 2]| {
+        let stats = explained.get_document("executionStats").unwrap();
+        let upper = stats.get_document("executionStages").unwrap();
+        let lower = upper.get_document("inputStage").unwrap();
+        let found = [upper, lower].map(|stage| (stage.get_str("stage").unwrap(), steps(stage)));
+        assert_eq!(found, wanted, "{explained}");
+    };
+    // Five of ten keys lead to documents that match.
+    of(
+        &fixture.explain(r#"{"a": 3, "b": {"$lt": 2}}"#, None),
+        [
+            ("FETCH", [11, 5, 5, 0, 0, 0, 1]),
+            ("IXSCAN", [11, 10, 0, 0, 0, 0, 1]),
+        ],
+    );
+    of(
+        &fixture.explain(r#"{"b": 1}"#, Some(r#"{"c": 1}"#)),
+        [
+            ("SORT", [51, 25, 25, 0, 0, 0, 1]),
+            ("COLLSCAN", [101, 25, 75, 0, 0, 0, 1]),
+        ],
+    );
+    // What stands below a limit has not come to its end.
+    let mut request = FindRequest::new(&fixture.namespace);
+    request.limit = Some(2);
+    of(
+        &fixture.explained_with(Explained::Find(request), Verbosity::ExecutionStats),
+        [
+            ("LIMIT", [3, 2, 0, 0, 0, 0, 1]),
+            ("COLLSCAN", [2, 2, 0, 0, 0, 0, 0]),
+        ],
+    );
+}
+
 /// The plans of the other indexes that would do are shown, the better ones first, and each of them finds the same when it is
 /// hinted at.
 #[test]

@@ -1,6 +1,10 @@
 //! `createIndexes`: makes indexes, on what is there and while writes go on.
 
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
+use quarry_database::{Namespace, OnProgress, Progress};
 use quarry_timing::OperationKind;
 
 use crate::commands::writes;
@@ -10,6 +14,7 @@ use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, any, array, flag, number};
 use crate::dispatch::privilege::{Action, On, Requires, need};
 use crate::dispatch::transaction_arguments::SessionUse;
+use crate::observe::log;
 
 pub static COMMAND: Command = Command {
     fields: Fields::named(&[
@@ -29,6 +34,9 @@ pub static COMMAND: Command = Command {
         run,
     )
 };
+
+/// The time between two lines of a build's progress.
+const BETWEEN_LINES: Duration = Duration::from_secs(3);
 
 /// The fields that an index specification may have; with `ignoreUnknownIndexOptions` any other is dropped.
 const KNOWN: [&str; 24] = [
@@ -91,10 +99,13 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     }
     let level = writes::level(invocation);
-    let outcome =
-        invocation
-            .data()
-            .create_indexes(invocation.operation, &namespace, &specs, level)?;
+    let operation = invocation.operation;
+    operation.on_progress(logs_progress(&namespace));
+    let began = Instant::now();
+    let outcome = (invocation.data()).create_indexes(operation, &namespace, &specs, level)?;
+    if let Some(scanned) = operation.progress() {
+        log_scan(&namespace, scanned, began.elapsed());
+    }
     reply.append(
         "numIndexesBefore",
         i32::try_from(outcome.before).unwrap_or(i32::MAX),
@@ -108,6 +119,42 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         reply.append("note", "all indexes already exist");
     }
     Ok(())
+}
+
+/// Logs every few seconds how far a build has come.
+fn logs_progress(namespace: &Namespace) -> OnProgress {
+    let namespace = namespace.to_string();
+    let logged = Mutex::new(Instant::now());
+    Box::new(move |progress| {
+        let mut logged = logged.lock();
+        if logged.elapsed() < BETWEEN_LINES {
+            return;
+        }
+        *logged = Instant::now();
+        log::info(
+            "index",
+            "progress meter",
+            &[
+                ("namespace", namespace.as_str().into()),
+                ("name", progress.name.into()),
+                ("done", progress.done().into()),
+                ("total", progress.total().into()),
+            ],
+        );
+    })
+}
+
+fn log_scan(namespace: &Namespace, scanned: &Progress, took: Duration) {
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    log::info(
+        "index",
+        "Index build: collection scan done",
+        &[
+            ("namespace", namespace.as_str().into()),
+            ("totalRecords", scanned.done().into()),
+            ("durationMillis", millis.into()),
+        ],
+    );
 }
 
 fn with_fields(spec: RawDocument<'_>, is_kept: impl Fn(&str) -> bool) -> Document {

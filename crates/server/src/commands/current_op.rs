@@ -230,6 +230,16 @@ fn append_running(
     if let Some(plan) = running.plan() {
         entry.append("planSummary", plan.as_str());
     }
+    if let Some(progress) = running.progress() {
+        let signed = |steps: u64| i64::try_from(steps).unwrap_or(i64::MAX);
+        let done = progress.done();
+        let message = format!("{} {}", progress.name, progress.text(done));
+        entry.append("msg", message.as_str());
+        let mut steps = entry.document("progress");
+        steps.append("done", signed(done));
+        steps.append("total", signed(progress.total()));
+        steps.finish();
+    }
     let (keys, documents) = running.examined();
     entry.append("keysExamined", i64::try_from(keys).unwrap_or(i64::MAX));
     entry.append("docsExamined", i64::try_from(documents).unwrap_or(i64::MAX));

@@ -28,16 +28,11 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         .server
         .catalog()
         .db_stats(name, invocation.operation)?;
-    // The catalog counts a view as a collection with its index.
-    let views = views(invocation, name)?;
     // Doubles, as MongoDB scales them.
     let scaled = |bytes: u64| bytes as f64 / scale as f64;
     reply.append("db", name);
-    reply.append(
-        "collections",
-        signed(stats.collections.saturating_sub(views)),
-    );
-    reply.append("views", signed(views));
+    reply.append("collections", signed(stats.collections));
+    reply.append("views", signed(stats.views));
     reply.append("objects", signed(stats.documents));
     let average = if stats.documents == 0 {
         0.0
@@ -47,7 +42,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     reply.append("avgObjSize", average);
     reply.append("dataSize", scaled(stats.data_bytes));
     reply.append("storageSize", scaled(stats.storage_bytes));
-    reply.append("indexes", signed(stats.indexes.saturating_sub(views)));
+    reply.append("indexes", signed(stats.indexes));
     reply.append("indexSize", scaled(stats.index_bytes));
     reply.append("totalSize", scaled(stats.storage_bytes + stats.index_bytes));
     reply.append("scaleFactor", signed(scale));
@@ -56,21 +51,6 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         reply.append("fsTotalSize", scaled(total));
     }
     Ok(())
-}
-
-/// The number of views of a database.
-fn views(invocation: &Invocation<'_>, database: &str) -> Result<u64> {
-    let mut views = 0;
-    let mut behind: Option<String> = None;
-    loop {
-        invocation.operation.check()?;
-        let mut take = |_: &str, is_view: bool| views += u64::from(is_view);
-        let catalog = invocation.server.catalog();
-        behind = catalog.list_names_behind(database, behind.as_deref(), &mut take)?;
-        if behind.is_none() {
-            return Ok(views);
-        }
-    }
 }
 
 /// Bytes used and bytes in all; none where the kernel does not tell.

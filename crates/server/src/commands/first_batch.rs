@@ -1,15 +1,19 @@
 //! The first reply of a command that makes a cursor: how much it holds, and the cursor that stays open behind it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use quarry_bson::DocumentBuilder;
+use quarry_timing::OperationKind;
 
 use crate::dispatch::argument::Argument;
+use crate::dispatch::call::CursorRead;
 use crate::dispatch::command::Invocation;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::TransactionArguments;
 use crate::observe::counters::Counter;
 use crate::sessions::client_cursor::{BatchEnd, ClientCursor};
+use crate::sessions::cursor_origin::CursorOrigin;
 
 /// Documents of a first batch when the client names no size.
 pub const FIRST_BATCH_DOCUMENTS: u64 = 101;
@@ -112,7 +116,8 @@ pub fn answer(
             .operation
             .deadline()
             .map(|end| end.saturating_duration_since(Instant::now()));
-        cursor.note_origin(invocation.body, invocation.operation.plan.get());
+        let plan = invocation.operation.plan.get();
+        cursor.origin = Some(Arc::new(CursorOrigin::new(invocation.body, plan)));
         // A retryable write has a txnNumber, too, and its cursor stays behind it.
         let transaction = invocation.generic.transaction;
         let transaction = transaction.filter(TransactionArguments::is_of_transaction);
@@ -132,5 +137,16 @@ pub fn answer(
     shown.append("id", id);
     shown.append("ns", namespace.as_str());
     shown.finish();
+    // MongoDB tells it of queries alone, and not of lists.
+    if matches!(
+        invocation.command.kind,
+        OperationKind::Find | OperationKind::Aggregate
+    ) {
+        invocation.cursor = CursorRead {
+            id: Some(id).filter(|&id| id != 0),
+            is_exhausted: id == 0,
+            origin: None,
+        };
+    }
     Ok(())
 }

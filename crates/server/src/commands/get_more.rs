@@ -69,6 +69,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
     };
     let server = invocation.server;
+    invocation.cursor.id = Some(id);
     let mut cursor = server.cursors.take(
         id,
         &namespace,
@@ -77,6 +78,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.user,
         invocation.operation,
     )?;
+    invocation.cursor.origin.clone_from(&cursor.origin);
     let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);
     met.map_err(|error| match cursor.changes() {
         Some(_) => change_stream::label_error(error),
@@ -110,6 +112,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     })?;
     let stays = end == BatchEnd::Full || (cursor.is_tailable && !cursor.is_dead());
     if !stays {
+        invocation.cursor.is_exhausted = true;
         return Ok(());
     }
     cursor.time_left = cursor

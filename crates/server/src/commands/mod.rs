@@ -118,6 +118,7 @@ mod server_stages;
 mod server_status;
 mod set_cluster_parameter;
 mod set_default_rw_concern;
+mod set_feature_compatibility_version;
 mod set_op_timing_enabled;
 mod set_parameter;
 mod set_query_settings;
@@ -235,6 +236,7 @@ pub static COMMANDS: &[&Command] = &[
     &server_status::COMMAND,
     &set_cluster_parameter::COMMAND,
     &set_default_rw_concern::COMMAND,
+    &set_feature_compatibility_version::COMMAND,
     &set_op_timing_enabled::COMMAND,
     &set_parameter::COMMAND,
     &set_query_settings::COMMAND,

@@ -10,6 +10,7 @@ use quarry_timing::OperationKind;
 use quarry_wire::DocumentSequence;
 
 use crate::dispatch::error::CommandError;
+use crate::sessions::cursor_origin::CursorOrigin;
 
 /// One message that asks for a command.
 pub struct Call<'a> {
@@ -65,12 +66,26 @@ pub struct Outcome<'a> {
     pub asked: Asked<'a>,
     pub error: Option<CommandError>,
     pub is_exhaust: bool,
+    /// The command was not run: its client asked what it does.
+    pub is_help: bool,
     pub returned: u64,
     pub keys_examined: u64,
     pub docs_examined: u64,
     pub opid: u32,
     /// The operation as the layers below saw it; none if it never began.
     pub operation: Option<Arc<Operation>>,
+    pub cursor: CursorRead,
+}
+
+/// The cursor that a command made or read.
+#[derive(Default)]
+pub struct CursorRead {
+    /// The cursor's number; none where a command has made no cursor that stays open.
+    pub id: Option<i64>,
+    /// The batch was its last one.
+    pub is_exhausted: bool,
+    /// The command that made it, if another one did.
+    pub origin: Option<Arc<CursorOrigin>>,
 }
 
 impl Default for Outcome<'_> {
@@ -86,11 +101,13 @@ impl Default for Outcome<'_> {
             asked: Asked::default(),
             error: None,
             is_exhaust: false,
+            is_help: false,
             returned: 0,
             keys_examined: 0,
             docs_examined: 0,
             opid: 0,
             operation: None,
+            cursor: CursorRead::default(),
         }
     }
 }

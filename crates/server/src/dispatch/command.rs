@@ -21,7 +21,7 @@ use crate::access::user::User;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
 use crate::dispatch::beginning::beginning_of;
-use crate::dispatch::call::{Asked, without_secrets};
+use crate::dispatch::call::{Asked, CursorRead, without_secrets};
 use crate::dispatch::concerns::{ReadConcern, ReadLevel, WriteConcern};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, Present, Seen};
@@ -173,6 +173,8 @@ pub struct Invocation<'a> {
     pub spares_own_database: bool,
     /// Set by the command: documents in the reply, for the slow-operation line.
     pub returned: u64,
+    /// Set by a command that makes or reads a cursor, for the slow-operation line.
+    pub cursor: CursorRead,
 }
 
 /// The arguments that any command may carry.
@@ -204,6 +206,8 @@ pub struct Generic<'a> {
     pub bypasses_validation: bool,
     /// The reply tells where the time went.
     pub wants_timing: bool,
+    /// The client wants to know what the command does, and not that it is done.
+    pub wants_help: bool,
     pub asked: Asked<'a>,
     /// The command's own fields that have come.
     own: Seen,
@@ -446,6 +450,10 @@ impl<'a> Parsing<'_, 'a> {
                 generic.cluster_time = Some(cluster_clock::parse(argument.document()?)?);
                 13
             }
+            b"help" => {
+                generic.wants_help = argument.flag()?;
+                15
+            }
             _ => return self.take_own(command, argument),
         };
         match self.seen.note(number) {
@@ -511,7 +519,8 @@ const IGNORED: [&[u8]; 15] = [
 /// Whether any command may carry a field of that name, with an effect. For a field that is Null.
 #[cold]
 fn is_generic(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 14] = [
+    const NAMES: [&[u8]; 15] = [
+        b"help",
         b"$db",
         b"lsid",
         b"maxTimeMS",

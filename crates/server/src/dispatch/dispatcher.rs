@@ -23,7 +23,7 @@ use crate::access::user::User;
 use crate::audit::audit_log::{AuditLog, Check};
 use crate::commands;
 use crate::dispatch::access;
-use crate::dispatch::call::{Call, Outcome, documents_of};
+use crate::dispatch::call::{Call, CursorRead, Outcome, documents_of};
 use crate::dispatch::command::{Command, Generic, Invocation};
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
@@ -66,7 +66,9 @@ pub fn dispatch<'a>(
     let mut result = result
         .unwrap_or_else(|_| Err(defect(&outcome)))
         .and_then(|()| check_size(reply.len_bytes()));
-    if let Some(audit) = &server.audit {
+    if let Some(audit) = &server.audit
+        && !outcome.is_help
+    {
         note_call(audit, server, connection, call, &outcome, &mut result);
     }
     quarry_timing::turn(Phase::Encode);
@@ -187,6 +189,11 @@ fn run<'a>(
             "OP_MSG requests require a $db argument",
         ));
     }
+    if generic.wants_help {
+        outcome.is_help = true;
+        append_help(command, reply);
+        return Ok(());
+    }
     // From here on the line of a slow or refused operation names what was asked.
     outcome.database = generic.database;
     outcome.asked = generic.asked;
@@ -269,6 +276,7 @@ fn run<'a>(
         loses_answer: Cell::new(false),
         spares_own_database: false,
         returned: 0,
+        cursor: CursorRead::default(),
     };
     // Before the session is checked out: a command that a fail point ends has not touched its transaction.
     let failing = match server.fail_points.are_any_on() {
@@ -327,6 +335,7 @@ fn run<'a>(
     });
     outcome.is_exhaust = invocation.is_exhaust;
     outcome.returned = invocation.returned;
+    outcome.cursor = std::mem::take(&mut invocation.cursor);
     outcome.keys_examined = operation.keys_examined.load(Relaxed);
     outcome.docs_examined = operation.docs_examined.load(Relaxed);
     result?;
@@ -343,6 +352,13 @@ fn run<'a>(
         operation_end::append_timing(outcome, reply);
     }
     Ok(())
+}
+
+/// Answers with what the command does; it is not run, and anybody may ask.
+#[cold]
+fn append_help(command: &Command, reply: &mut DocumentBuilder<'_>) {
+    let help = format!("help for: {} {}", command.name, command.help);
+    reply.append("help", help.as_str());
 }
 
 /// Takes the session for this command, and takes up or begins what its txnNumber is.
@@ -647,6 +663,23 @@ mod tests {
         let second = Name::new("second", "admin");
         let found = store::get(&server.database, Kind::User, &second).unwrap();
         assert!(found.is_none());
+    }
+
+    #[test]
+    fn a_command_that_is_asked_for_help_is_not_run() {
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory_with(&["--auth"])));
+        for (name, value) in [("drop", Value::from("c")), ("shutdown", Value::from(1))] {
+            let mut command = Document::new();
+            command.append(name, value).append("help", true);
+            command.append("$db", "admin");
+            let reply = answer(server, &connection(server), &command);
+            let help = reply.get_str("help").unwrap_or_default();
+            assert!(help.starts_with(&format!("help for: {name} ")), "{reply}");
+            assert_eq!(reply.get_f64("ok"), Some(1.0));
+        }
+        let ping = doc! { "ping": 1, "help": false, "$db": "admin" };
+        let reply = answer(server, &connection(server), &ping);
+        assert!(reply.get("help").is_none() && reply.get_f64("ok") == Some(1.0));
     }
 
     #[test]

@@ -108,10 +108,6 @@ static LACKS: &[Lack] = &[
         commands: &["getAuditConfig", "setAuditConfig"],
     },
     Lack {
-        why: "the format of the data has a version of its own",
-        commands: &["setFeatureCompatibilityVersion"],
-    },
-    Lack {
         why: "it is not served yet",
         commands: &[
             "dropConnections",

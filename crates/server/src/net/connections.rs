@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quarry_bson::Document;
-use quarry_database::{NAMESPACE_BYTES_MAX, Operation};
+use quarry_database::{NAMESPACE_BYTES_MAX, Operation, Progress};
 use rustc_hash::FxHashMap;
 
 use crate::access::login::Login;
@@ -97,6 +97,11 @@ impl CurrentOperation {
     pub fn plan(&self) -> Option<String> {
         let plan = self.operation.as_ref()?.plan.get()?;
         Some(plan.to_string())
+    }
+
+    /// How far the operation's long piece of work has come, if it has one.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.operation.as_ref()?.progress()
     }
 
     /// Keys and documents examined so far.

@@ -1,11 +1,14 @@
 //! A finished operation, as the slow log, the profiler and the traces see it.
 
-use quarry_bson::RawDocument;
+use std::cell::OnceCell;
+
+use quarry_bson::{Document, RawDocument};
 use quarry_database::PlanSummary;
+use quarry_query::exec::PlanCacheInfo;
 use quarry_timing::Breakdown;
 
-use crate::catalog::Catalog;
-use crate::dispatch::call::{Call, Outcome};
+use crate::data::Data;
+use crate::dispatch::call::{Call, Outcome, without_secrets};
 use crate::net::connections::{Connection, CurrentOperation};
 use crate::observe::plan_shape;
 use crate::sessions::owner::SessionOwner;
@@ -16,7 +19,7 @@ const BODY_OFFSET: usize = quarry_wire::HEADER_BYTES + 5;
 
 /// A finished operation, for those who write about it.
 pub struct Ended<'a> {
-    catalog: &'a dyn Catalog,
+    data: &'a dyn Data,
     pub connection: &'a Connection,
     pub call: &'a Call<'a>,
     pub outcome: &'a Outcome<'a>,
@@ -24,12 +27,14 @@ pub struct Ended<'a> {
     pub reply: Option<RawDocument<'a>>,
     pub reply_bytes: usize,
     pub breakdown: &'a Breakdown,
+    /// The hashes of its query, once somebody has asked for them: they take a parse.
+    hashes: OnceCell<Option<PlanCacheInfo>>,
 }
 
 impl<'a> Ended<'a> {
     /// `reply` is the whole message that was sent.
     pub fn new(
-        catalog: &'a dyn Catalog,
+        data: &'a dyn Data,
         connection: &'a Connection,
         call: &'a Call<'a>,
         outcome: &'a Outcome<'a>,
@@ -37,7 +42,7 @@ impl<'a> Ended<'a> {
         breakdown: &'a Breakdown,
     ) -> Ended<'a> {
         Ended {
-            catalog,
+            data,
             connection,
             call,
             outcome,
@@ -47,6 +52,7 @@ impl<'a> Ended<'a> {
                 .map(|(document, _)| document),
             reply_bytes: reply.len(),
             breakdown,
+            hashes: OnceCell::new(),
         }
     }
 
@@ -75,9 +81,19 @@ impl<'a> Ended<'a> {
         self.outcome.operation.as_ref()?.plan.get()
     }
 
-    /// The shape of the query, as explain prints it.
-    pub fn shape(&self) -> Option<String> {
-        plan_shape::of(self.catalog, self.call, self.outcome)
+    /// The command that made the cursor which a getMore reads, as it may be shown.
+    pub fn originating_command(&self) -> Option<Document> {
+        let command = self.outcome.cursor.origin.as_ref()?.shown();
+        Some(match self.outcome.has_secrets {
+            true => without_secrets(command),
+            false => Document::from_raw(command),
+        })
+    }
+
+    /// The hashes of the query, as explain prints them.
+    pub fn hashes(&self) -> Option<&PlanCacheInfo> {
+        let made = || plan_shape::of(self.data, self.call, self.outcome);
+        self.hashes.get_or_init(made).as_ref()
     }
 
     pub fn millis(&self) -> u64 {

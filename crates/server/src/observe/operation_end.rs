@@ -65,14 +65,8 @@ fn settle_noted(
         ..*call
     });
     let call = shown.as_ref().unwrap_or(call);
-    let ended = Ended::new(
-        server.catalog(),
-        connection,
-        call,
-        outcome,
-        reply,
-        &breakdown,
-    );
+    let data = server.data();
+    let ended = Ended::new(&data, connection, call, outcome, reply, &breakdown);
     if let Some(tracer) = traces::tracer() {
         tracer.note(server, &ended, is_slow);
     }

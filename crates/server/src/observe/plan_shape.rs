@@ -1,102 +1,93 @@
-//! The shape of a query as explain and `$planCacheStats` print it, so that an entry of the profiler or a line of the log leads to
-//! its plan. It takes a parse, and is made for the operations that are written about alone; `query_shape` makes the cheap
+//! The hashes of a query as explain and `$planCacheStats` print them, so that an entry of the profiler or a line of the log leads to
+//! its plan. They take a parse, and are made for the operations that are written about alone; `query_shape` makes the cheap
 //! hash of every operation.
 
 use quarry_bson::RawDocument;
-use quarry_database::Namespace;
+use quarry_database::{Namespace, Operation};
+use quarry_query::exec::{FindRequest, PlanCacheInfo};
 use quarry_query::expression::ExpressionContext;
 use quarry_query::pipeline::Pipeline;
-use quarry_query::query_shape::QueryParts;
 use quarry_timing::OperationKind;
 
-use crate::catalog::Catalog;
-use crate::dispatch::call::{Call, Outcome};
+use crate::data::Data;
+use crate::dispatch::call::{Asked, Call, Outcome};
 use crate::dispatch::expression_context::context_of;
 use crate::observe::query_shape::first_statement;
 
-/// The shape in eight digits; none for what is no query, does not parse, or reads a view.
-pub fn of(catalog: &dyn Catalog, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<String> {
-    let asked = outcome.asked;
-    let filter = asked.filter.unwrap_or(RawDocument::EMPTY);
-    match outcome.kind {
+/// The hashes of the call's query, for a getMore of the query that its cursor is of; none for what is no query, does not
+/// parse, or reads a view.
+pub fn of(data: &dyn Data, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<PlanCacheInfo> {
+    if outcome.kind != OperationKind::GetMore {
+        let namespace = Namespace::new(outcome.database, outcome.collection).ok()?;
+        return hashes(data, &namespace, (outcome.kind, outcome.asked), call);
+    }
+    let body = outcome.cursor.origin.as_ref()?.command()?;
+    let first = body.first()?;
+    let kind = match first.name().as_bytes() {
+        b"find" => OperationKind::Find,
+        b"aggregate" => OperationKind::Aggregate,
+        _ => return None,
+    };
+    let namespace = Namespace::new(outcome.database, first.value().as_str()?).ok()?;
+    let mut asked = Asked::default();
+    body.iter().for_each(|field| asked.note(field));
+    let made_by = Call {
+        body,
+        sequences: &[],
+        ..*call
+    };
+    hashes(data, &namespace, (kind, asked), &made_by)
+}
+
+fn hashes(
+    data: &dyn Data,
+    namespace: &Namespace,
+    (kind, asked): (OperationKind, Asked<'_>),
+    call: &Call<'_>,
+) -> Option<PlanCacheInfo> {
+    let mut request = FindRequest::new(namespace);
+    request.filter = asked.filter.unwrap_or(request.filter);
+    let mut statement = call.body;
+    match kind {
         OperationKind::Find => {
-            let projection = call.body.get_document("projection");
-            shape(
-                catalog,
-                call.body,
-                outcome,
-                (filter, asked.sort, projection),
-            )
+            request.sort = asked.sort;
+            request.projection = call.body.get_document("projection");
         }
-        OperationKind::FindAndModify => {
-            shape(catalog, call.body, outcome, (filter, asked.sort, None))
-        }
-        OperationKind::Count | OperationKind::Distinct => {
-            shape(catalog, call.body, outcome, (filter, None, None))
-        }
+        OperationKind::FindAndModify => request.sort = asked.sort,
+        OperationKind::Count | OperationKind::Distinct => {}
         OperationKind::Update | OperationKind::Delete => {
-            let statements = match outcome.kind {
+            let statements = match kind {
                 OperationKind::Update => "updates",
                 _ => "deletes",
             };
-            let statement = first_statement(call, statements)?;
-            let parts = (
-                statement.get_document("q")?,
-                statement.get_document("sort"),
-                None,
-            );
-            shape(catalog, statement, outcome, parts)
+            statement = first_statement(call, statements)?;
+            request.filter = statement.get_document("q")?;
+            request.sort = statement.get_document("sort");
         }
         OperationKind::Aggregate => {
-            let context = context(catalog, call.body, outcome)?;
+            let context = context_of("", call.body).ok()?;
             let pipeline = Pipeline::parse(asked.pipeline?, &context).ok()?;
             let leading = pipeline.leading();
-            let filter = leading.filter.unwrap_or(RawDocument::EMPTY);
-            text((filter, leading.sort_specification, None), &context)
+            let head = FindRequest {
+                filter: leading.filter.unwrap_or(RawDocument::EMPTY),
+                sort: leading.sort_specification,
+                ..FindRequest::new(namespace)
+            };
+            return asked_of(data, head, &context);
         }
-        _ => None,
+        _ => return None,
     }
+    asked_of(data, request, &context_of("", statement).ok()?)
 }
 
-/// Filter, sort and projection.
-type Parts<'a> = (
-    RawDocument<'a>,
-    Option<RawDocument<'a>>,
-    Option<RawDocument<'a>>,
-);
-
-fn shape(
-    catalog: &dyn Catalog,
-    statement: RawDocument<'_>,
-    outcome: &Outcome<'_>,
-    parts: Parts<'_>,
-) -> Option<String> {
-    text(parts, &context(catalog, statement, outcome)?)
-}
-
-fn text((filter, sort, projection): Parts<'_>, context: &ExpressionContext) -> Option<String> {
-    let parts = QueryParts {
-        filter,
-        sort,
-        projection,
-        collation: context.collation(),
+fn asked_of(
+    data: &dyn Data,
+    request: FindRequest<'_>,
+    context: &ExpressionContext,
+) -> Option<PlanCacheInfo> {
+    let request = FindRequest {
+        context: Some(context),
+        ..request
     };
-    Some(parts.shape().ok()?.text())
-}
-
-/// The context of a statement, which compares strings as it says or as its collection says.
-fn context(
-    catalog: &dyn Catalog,
-    statement: RawDocument<'_>,
-    outcome: &Outcome<'_>,
-) -> Option<ExpressionContext> {
-    let own = context_of("", statement).ok()?;
-    let namespace = Namespace::new(outcome.database, outcome.collection).ok()?;
-    match catalog.collection(&namespace).ok()? {
-        Some(collection) if collection.view.is_some() => None,
-        Some(collection) if !own.has_collation() && !collection.collation.is_simple() => {
-            Some(own.with_collation(collection.collation.clone()))
-        }
-        _ => Some(own),
-    }
+    data.plan_cache_info(&Operation::default(), &request).ok()?
 }

@@ -23,7 +23,13 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
     let outcome = ended.outcome;
     document.append("op", operation_of(outcome.command_name));
     document.append("ns", ended.namespace().as_str());
-    append_command(document, ended.call.body, shows_text);
+    append_command("command", document, ended.call.body, shows_text);
+    if let Some(command) = ended.originating_command() {
+        append_command("originatingCommand", document, command.as_raw(), shows_text);
+    }
+    if let Some(id) = outcome.cursor.id {
+        document.append("cursorid", id);
+    }
     document.append("opid", i64::from(outcome.opid));
     if let Some((lsid, txn_number)) = ended.session() {
         lsid.append("lsid", document);
@@ -38,11 +44,15 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
             document.append(name, number);
         }
     }
+    if outcome.cursor.is_exhausted {
+        document.append("cursorExhausted", true);
+    }
     document.append("numYield", 0);
     document.append("nreturned", signed(outcome.returned));
-    if let Some(shape) = ended.shape() {
-        document.append("queryHash", shape.as_str());
-        document.append("planCacheShapeHash", shape.as_str());
+    if let Some(hashes) = ended.hashes() {
+        document.append("planCacheShapeHash", hashes.shape.as_str());
+        document.append("queryHash", hashes.shape.as_str());
+        document.append("planCacheKey", hashes.key.as_str());
     }
     document.document("locks").finish();
     document.append("responseLength", signed(ended.reply_bytes as u64));
@@ -79,14 +89,19 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
     append_waits(document, ended.breakdown);
 }
 
-fn append_command(document: &mut DocumentBuilder<'_>, body: RawDocument<'_>, shows_text: bool) {
+fn append_command(
+    name: &str,
+    document: &mut DocumentBuilder<'_>,
+    body: RawDocument<'_>,
+    shows_text: bool,
+) {
     if !shows_text {
-        document.append("command", body);
+        document.append(name, body);
         return;
     }
     let mut text = Document::from_raw(body).to_string();
     text.truncate(text.floor_char_boundary(COMMAND_BYTES_MAX));
-    let mut command = document.document("command");
+    let mut command = document.document(name);
     command.append("$truncated", text.as_str());
     command.finish();
 }

@@ -3,6 +3,7 @@
 //! As in MongoDB the level and the filter belong to a database, `slowms` and `sampleRate` to the server, and none
 //! outlives it. While no database is profiled and an operation is fast, it looks at one flag here and no more.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -134,17 +135,16 @@ impl Profiler {
         is_slow: bool,
     ) {
         let settings = self.settings(ended.outcome.database);
-        let mut document = None;
+        // Built once for all who ask for it.
+        let built = OnceCell::new();
+        let document = || built.get_or_init(|| profile_document::build(ended));
         let is_meant = match &settings.filter {
-            Some(filter) => {
-                let document = document.insert(profile_document::build(ended));
-                filter.matcher.matches(document.as_raw())
-            }
+            Some(filter) => filter.matcher.matches(document().as_raw()),
             None => is_slow && self.is_sampled(),
         };
         if is_meant {
             slow_log::write(ended);
-            slow_operations.note(ended);
+            slow_operations.note(document());
         }
         let is_profiled = match settings.level {
             ProfileLevel::Off => false,
@@ -153,8 +153,7 @@ impl Profiler {
         };
         // Clients count operations by the profile: they reckon with those that read it, not with the one that begins it.
         if is_profiled && ended.outcome.command_name != COMMAND {
-            let document = document.unwrap_or_else(|| profile_document::build(ended));
-            store(data, ended.outcome.database, &document);
+            store(data, ended.outcome.database, document());
         }
     }
 

@@ -26,6 +26,10 @@ pub fn write(ended: &Ended<'_>) {
     }
     line.push(("opid", i64::from(outcome.opid).into()));
     line.push(("command", Attribute::Json(command_json(ended.call.body))));
+    if let Some(command) = ended.originating_command() {
+        let json = command_json(command.as_raw());
+        line.push(("originatingCommand", Attribute::Json(json)));
+    }
     if let Some((lsid, txn_number)) = ended.session() {
         let shown = Document::build(|shown| lsid.append("lsid", shown));
         if let Some(lsid) = shown.get_document("lsid") {
@@ -36,9 +40,8 @@ pub fn write(ended: &Ended<'_>) {
     if let Some(plan) = ended.plan() {
         line.push(("planSummary", plan.to_string().into()));
     }
-    if let Some(shape) = ended.shape() {
-        line.push(("queryHash", shape.clone().into()));
-        line.push(("planCacheShapeHash", shape.into()));
+    if let Some(id) = outcome.cursor.id {
+        line.push(("cursorid", id.into()));
     }
     line.push(("keysExamined", outcome.keys_examined.into()));
     line.push(("docsExamined", outcome.docs_examined.into()));
@@ -47,7 +50,15 @@ pub fn write(ended: &Ended<'_>) {
             line.push((name, number.into()));
         }
     }
+    if outcome.cursor.is_exhausted {
+        line.push(("cursorExhausted", Attribute::Json("true".to_owned())));
+    }
     line.push(("nreturned", outcome.returned.into()));
+    if let Some(hashes) = ended.hashes() {
+        line.push(("planCacheShapeHash", (&hashes.shape).into()));
+        line.push(("queryHash", (&hashes.shape).into()));
+        line.push(("planCacheKey", (&hashes.key).into()));
+    }
     line.push(("reslen", (ended.reply_bytes as u64).into()));
     if let Some(error) = &outcome.error {
         line.push(("errMsg", (&error.message).into()));

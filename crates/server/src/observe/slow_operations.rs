@@ -5,9 +5,6 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use quarry_bson::Document;
 
-use crate::observe::ended::Ended;
-use crate::observe::profile_document;
-
 /// Operations kept.
 const OPERATIONS_MAX: usize = 50;
 /// A longer document is not kept: it is the command that makes it long.
@@ -18,8 +15,8 @@ const DOCUMENT_BYTES_MAX: usize = 8 << 10;
 pub struct SlowOperations(Mutex<VecDeque<Document>>);
 
 impl SlowOperations {
-    pub fn note(&self, ended: &Ended<'_>) {
-        let document = profile_document::build(ended);
+    /// Keeps the operation's profile document.
+    pub fn note(&self, document: &Document) {
         if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
             return;
         }
@@ -27,7 +24,7 @@ impl SlowOperations {
         if kept.len() == OPERATIONS_MAX {
             kept.pop_back();
         }
-        kept.push_front(document);
+        kept.push_front(document.clone());
     }
 
     /// The latest first.

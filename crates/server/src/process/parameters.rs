@@ -15,6 +15,8 @@ use crate::process::config::{BadOptions, Config, EngineName};
 use crate::process::file_modes::HONOR_SYSTEM_UMASK;
 use crate::process::memory_limit;
 
+/// The version whose features the data has, as clients are told.
+pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 /// MongoDB's ten minutes.
 const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
 /// Longer than a client pauses that is at work, so that it never waits for a thread.
@@ -300,7 +302,7 @@ impl Parameters {
             }
             "featureCompatibilityVersion" => {
                 let mut version = reply.document(name);
-                version.append("version", "8.0");
+                version.append("version", FEATURE_COMPATIBILITY_VERSION);
                 version.finish();
                 return true;
             }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder, RawDocument, doc};
-use quarry_database::{Ident, Operation, PinnedSnapshot, PlanSummary};
+use quarry_bson::{ArrayBuilder, DateTime, Document, DocumentBuilder};
+use quarry_database::{Ident, Operation, PinnedSnapshot};
 use quarry_query::exec::Executor;
 
 use crate::access::name::Name;
@@ -17,6 +17,7 @@ use crate::data::Data;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::query_stats::RecordedQuery;
+use crate::sessions::cursor_origin::CursorOrigin;
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::session::{Lsid, SessionId};
 
@@ -25,9 +26,6 @@ const BATCH_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX;
 
 /// A batch is counted as memory of its operation in steps of so much; a smaller one is not counted.
 const REPLY_STEP_BYTES: usize = 1 << 20;
-
-/// A longer command is not kept with its cursor.
-const ORIGIN_BYTES_MAX: usize = 512;
 
 /// Where a cursor's documents come from.
 pub enum Source {
@@ -82,15 +80,7 @@ pub struct ClientCursor {
     /// The part of `$queryStats` that the cursor is, where it is counted.
     pub query_stats: Option<Box<RecordedQuery>>,
     /// The command that made it, for a cursor that is kept.
-    origin: Option<Box<Origin>>,
-}
-
-/// Where an open cursor comes from, for `$currentOp`.
-struct Origin {
-    created: DateTime,
-    /// The command that made it, without document sequences; none where it is too long to keep.
-    command: Option<Box<[u8]>>,
-    plan: Option<PlanSummary>,
+    pub origin: Option<Arc<CursorOrigin>>,
 }
 
 /// How a batch ended.
@@ -163,11 +153,7 @@ impl ClientCursor {
             cursor.append("pinnedSnapshotMicros", age);
         }
         if let Some(origin) = &self.origin {
-            let command = origin.command.as_deref().map(RawDocument::new);
-            match command {
-                Some(Ok(command)) => cursor.append("originatingCommand", command),
-                _ => cursor.append("originatingCommand", &doc! { "$truncated": true }),
-            };
+            cursor.append("originatingCommand", origin.shown());
             if let Some(plan) = &origin.plan {
                 cursor.append("planSummary", plan.to_string().as_str());
             }
@@ -215,16 +201,6 @@ impl ClientCursor {
             }
         }
         Ok(BatchEnd::Full)
-    }
-
-    /// Notes the command that made the cursor, and its plan, for `$currentOp`.
-    pub fn note_origin(&mut self, command: RawDocument<'_>, plan: Option<&PlanSummary>) {
-        let command = command.as_bytes();
-        self.origin = Some(Box::new(Origin {
-            created: DateTime::now(),
-            command: (command.len() <= ORIGIN_BYTES_MAX).then(|| command.into()),
-            plan: plan.cloned(),
-        }));
     }
 
     /// Gives up what holds the engine's memory, at the end of a batch.
@@ -319,6 +295,8 @@ impl ClientCursor {
 
 #[cfg(test)]
 mod tests {
+    use quarry_bson::doc;
+
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@
 //! This wing keeps them by id, bounded and each used by one command at a time. It must not know which command asked.
 
 pub mod client_cursor;
+pub mod cursor_origin;
 pub mod cursors;
 pub mod owner;
 pub mod participant;

@@ -202,3 +202,80 @@ fn level_1_profiles_what_is_slow_and_a_filter_what_it_matches() {
         assert_eq!(client.run(&bad).get_i32("code"), Some(code), "{bad}");
     }
 }
+
+#[test]
+fn a_get_more_tells_of_the_command_that_made_its_cursor() {
+    let (server, mut client) = start();
+    let documents: Vec<Document> = (0..5).map(|n| doc! { "_id": n, "a": n }).collect();
+    run(
+        &mut client,
+        &doc! { "insert": "things", "documents": documents },
+    );
+    let index = doc! { "key": { "a": 1 }, "name": "a_1" };
+    run(
+        &mut client,
+        &doc! { "createIndexes": "things", "indexes": [index] },
+    );
+    run(&mut client, &doc! { "profile": 2, "slowms": 0 });
+    let filter = doc! { "a": { "$gte": 0 } };
+    let find = doc! { "find": "things", "filter": (filter.clone()), "batchSize": 2 };
+    let opened = run(&mut client, &find);
+    let id = opened.get_path("cursor.id").unwrap().as_i64_exact();
+    for _ in 0..2 {
+        let get_more = doc! { "getMore": (id.unwrap()), "collection": "things", "batchSize": 2 };
+        run(&mut client, &get_more);
+    }
+    // The cursor has ended with the last batch.
+    let again = doc! { "getMore": (id.unwrap()), "collection": "things" };
+    assert_eq!(client.run(&again).get_i32("code"), Some(43));
+    run(&mut client, &doc! { "find": "things" });
+    run(&mut client, &doc! { "profile": 0, "slowms": 100 });
+
+    let reads = doc! { "ns": "admin.things", "op": { "$in": ["query", "getmore"] } };
+    let all = profiled(&mut client, reads);
+    let told = |one: &Document| {
+        (
+            one.get_i64("cursorid"),
+            one.get_bool("cursorExhausted"),
+            one.get_i64("nreturned"),
+        )
+    };
+    let told: Vec<_> = all.iter().map(told).collect();
+    let expected = [
+        (id, None, Some(2)),
+        (id, None, Some(2)),
+        (id, Some(true), Some(1)),
+        (id, None, Some(0)),
+        (None, Some(true), Some(5)),
+    ];
+    assert_eq!(told, expected, "{all:?}");
+    let explain = doc! { "explain": find, "verbosity": "queryPlanner" };
+    let explained = run(&mut client, &explain);
+    let planner = explained.get_document("queryPlanner").unwrap();
+    for one in &all[..3] {
+        for hash in ["queryHash", "planCacheShapeHash", "planCacheKey"] {
+            assert!(planner.get_str(hash).is_some(), "{explained}");
+            assert_eq!(one.get_str(hash), planner.get_str(hash), "{hash}: {one}");
+        }
+        assert_eq!(one.get_str("planSummary"), Some("IXSCAN { a: 1 }"));
+    }
+    let origin = |one: &Document| {
+        let asked = one.get_path("originatingCommand.filter")?;
+        Some(asked.as_document()?.to_owned_document())
+    };
+    let origins: Vec<_> = all.iter().map(origin).collect();
+    assert_eq!(
+        origins,
+        [None, Some(filter.clone()), Some(filter), None, None]
+    );
+    let line = server.line(r#""getMore""#);
+    let cursor = format!(r#""cursorid":{}"#, id.unwrap());
+    for part in [
+        r#""originatingCommand":{"find":"things""#,
+        &cursor,
+        r#""planCacheKey":""#,
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    server.line(r#""cursorExhausted":true"#);
+}

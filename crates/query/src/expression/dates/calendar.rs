@@ -94,7 +94,7 @@ const ERA_DAYS: i64 = 146_097;
 const DAYS_TO_1970: i64 = 719_468;
 
 /// Year, month and day.
-fn date_of(days: i64) -> (i64, i64, i64) {
+pub(super) fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_TO_1970;
     let (era, of_era) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -11,7 +11,7 @@ use super::super::tree::Operator;
 use super::super::{Call, Context, Evaluated, Expression, Variables, type_name};
 use super::arguments::{date, zone_argument};
 use super::calendar::{
-    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, days_in_month, days_of, first_iso_week,
+    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, date_of, days_in_month, days_of, first_iso_week,
 };
 use super::text::{MONTHS, check_format};
 use super::zone::{Zone, parse_offset};
@@ -145,7 +145,6 @@ struct Fields {
     year: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
-    day_of_year: Option<i64>,
     iso_year: Option<i64>,
     iso_week: Option<i64>,
     iso_day: Option<i64>,
@@ -186,14 +185,6 @@ impl Fields {
             return Ok(first_iso_week(year) + (week - 1) * 7 + day - 1);
         }
         let year = self.year.ok_or(INCOMPLETE)?;
-        if let (Some(day), None, None) = (self.day_of_year, self.month, self.day) {
-            let days = days_of(year + 1, 1, 1) - days_of(year, 1, 1);
-            let first = days_of(year, 1, 1);
-            return (1..=days)
-                .contains(&day)
-                .then(|| first + day - 1)
-                .ok_or(INVALID);
-        }
         let (month, day) = self.month.zip(self.day).ok_or(INCOMPLETE)?;
         if !(1..=12).contains(&month) || !(1..=days_in_month(year, month)).contains(&day) {
             return Err(INVALID);
@@ -302,13 +293,25 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
+    /// Reads a day of the year that was read before. MongoDB counts these from 0, unlike those that `$dateToString` writes, and
+    /// goes on into the years behind.
+    fn day_of_year(&mut self) -> Result<(), &'static str> {
+        const NO_YEAR: &str = "A 'day of year' can only come after a year has been found";
+        let first = days_of(self.fields.year.ok_or(NO_YEAR)?, 1, 1);
+        let (year, month, day) = date_of(first + self.digits(1, 3)?);
+        self.fields.year = Some(year);
+        self.fields.month = Some(month);
+        self.fields.day = Some(day);
+        Ok(())
+    }
+
     fn read_part(&mut self, letter: char) -> Result<(), &'static str> {
         match letter {
             'Y' => self.fields.year = Some(self.digits(4, 4)?),
             'G' => self.fields.iso_year = Some(self.digits(4, 4)?),
             'm' => self.fields.month = Some(self.digits(1, 2)?),
             'd' => self.fields.day = Some(self.digits(1, 2)?),
-            'j' => self.fields.day_of_year = Some(self.digits(1, 3)?),
+            'j' => self.day_of_year()?,
             'V' => self.fields.iso_week = Some(self.digits(1, 2)?),
             'u' => self.fields.iso_day = Some(self.digits(1, 1)?),
             'H' => self.fields.hour = self.digits(1, 2)?,
