@@ -167,8 +167,8 @@ pub(super) fn prepare(side: &mut Side) -> io::Result<()> {
 }
 
 fn thing(n: u64) -> Document {
-    let items: Vec<Value> = (0..3)
-        .map(|item| doc! { "kind": (item as i32), "quantity": (n % 50) as i32 }.into())
+    let items: Vec<Value> = (0..3_i32)
+        .map(|item| doc! { "kind": item, "quantity": (n % 50) as i32 }.into())
         .collect();
     let mut attributes = Document::new();
     attributes.append(format!("a{}", n % 5), attribute(n));
