@@ -1,4 +1,4 @@
-//! What operators run beside a server: backups, restores, imports, exports and dumps of one collection, and what a client feels of a
+//! The tools that operators run beside a server: backups, restores, imports, exports and dumps of one collection, and what a client feels of a
 //! backup meanwhile.
 //!
 //! Each tool is a process of its own, as it is run by hand, and its time is that of the whole process. A copy by `cp` of the files that

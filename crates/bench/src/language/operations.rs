@@ -185,7 +185,7 @@ fn name(n: u64) -> String {
     format!("Thing {}", n % NAMES)
 }
 
-/// The same for a hundred documents one after the other, of which a fifth has it under each name.
+/// An attribute that a hundred documents one after the other share, a fifth of them under each name.
 fn attribute(n: u64) -> i64 {
     (n / (5 * PAGE as u64)) as i64
 }

@@ -19,7 +19,7 @@ const COLLECTION: &str = "many";
 const EXPIRED: u64 = 100_000;
 /// How often it is looked whether they are gone.
 const LOOK: Duration = Duration::from_millis(10);
-/// Whoever has not deleted them by then has no TTL.
+/// A server that has not deleted them by then has no TTL.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Connections that insert while an index is built, and how long they are watched without one.

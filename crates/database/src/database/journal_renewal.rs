@@ -30,7 +30,7 @@ pub struct JournalRenewal {
     identity: Identity,
     /// The engine holds everything up to this record, durably, and nothing of a later one.
     pub applied_lsn: u64,
-    /// What is left of the journal has records up to this one; 0 where nothing is left.
+    /// The last record in the rest of the journal; 0 where nothing is left.
     pub last_lsn: u64,
     /// Why the journal refuses a start; none where there is no journal, or a whole one without records that the engine lacks.
     pub damage: Option<String>,

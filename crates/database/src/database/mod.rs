@@ -275,7 +275,7 @@ impl Database {
         })
     }
 
-    /// Whoever stops the server hears of damage even where the end itself met none.
+    /// Fails where damage was met before, so that an end which met none itself tells of it.
     fn check_undamaged(&self) -> Result<()> {
         self.damage()
             .map_or(Ok(()), |reason| Err(Error::Corrupt(reason)))

@@ -26,7 +26,7 @@ use crate::process::{encryption, engine, foreign_files};
 
 /// The new journal's directory until it is whole.
 const UNFINISHED: &str = "journal.new";
-/// What the old journal's directory is called, with a number behind it.
+/// The name of the old journal's directory, with a number behind it.
 const LOST: &str = "journal.lost-";
 /// Tables of the engine that are open at once: each is read once.
 const TABLES_MAX: u32 = 256;
