@@ -269,7 +269,10 @@ fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
     let missing = doc! {
         "indexName": "n_1", "recordId": (record_id.clone()), "idKey": { "_id": 1 }, "indexKey": { "n": 1 },
     };
-    assert_eq!(report.missing_entries.listed, [missing.clone()]);
+    assert_eq!(
+        report.missing_entries.listed,
+        std::slice::from_ref(&missing)
+    );
     assert_eq!(report.extra_entries.count, 0);
     // Where the counts differ, the entries are looked for without being asked for.
     let report = database
