@@ -355,7 +355,7 @@ fn verify_and_dump_find_no_damage_where_a_start_finds_none() {
     let offsets = group_offsets(&files, SECOND);
     assert!(offsets.len() > 2);
     change(&files, SECOND, offsets[0]..offsets[1], |group| {
-        group.fill(0)
+        group.fill(0);
     });
     let verified = inspect::verify(&files).unwrap();
     assert!(verified.is_unplaced);
