@@ -108,10 +108,10 @@ def test_typeorm(node, on_standalone):
         {"name": "Grace", "age": 86, "address": {"city": "Arlington"}},
     ]
     assert keys(users) == {
-        "name:1": {},
-        "email:1": {"unique": True, "sparse": True},
-        "seen:1": {"expireAfterSeconds": 3600},
-        "name:1,age:1": {},
+        "name:1": {"background": False},
+        "email:1": {"unique": True, "sparse": True, "background": False},
+        "seen:1": {"expireAfterSeconds": 3600, "background": False},
+        "name:1,age:1": {"background": False},
     }
 
 
@@ -137,7 +137,7 @@ def test_connect_mongo(node, on_standalone):
     told = said(node("connect_mongo.mjs", on_standalone.uri))
     assert told == {"users": ["ada", "grace", None], "touched": True, "length": 3, "afterLogout": None}
     sessions = on_standalone.database.sessions
-    assert keys(sessions) == {"expires:1": {"expireAfterSeconds": 0}}
+    assert keys(sessions) == {"expires:1": {"expireAfterSeconds": 0, "background": True}}
     # Grace's was cut to a second; the server deletes it.
     wait_until(lambda: sessions.count_documents({"session.user": "grace"}) == 0)
     (kept,) = sessions.find()
