@@ -155,6 +155,11 @@ impl Report {
     }
 }
 
+/// Whether a bar was reached, in the words of a report.
+pub(crate) fn reached(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "missed" }
+}
+
 pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

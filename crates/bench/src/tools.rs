@@ -14,11 +14,11 @@ use std::{fs, io};
 use hdrhistogram::Histogram;
 use quarry_bson::{Document, doc};
 
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::documents;
 use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 const DATABASE: &str = "quarry_bench_tools";
 const COLLECTION: &str = "documents";
@@ -135,7 +135,7 @@ fn bytes_below(directory: &Path) -> io::Result<u64> {
 /// Adds the rates of a backup, of its verification and of a restore, and what a client feels of backups.
 fn backups(options: &Options, place: &Place, report: &mut Report) -> io::Result<()> {
     let quiet = watch(place, QUIET, || Ok(()))?.0;
-    let mut beside = new_histogram()?;
+    let mut beside = latencies();
     let (mut seconds, mut copied) = (0.0, 0.0);
     let mut bytes = 0;
     let data = place.server.directory.to_string_lossy().into_owned();
@@ -266,14 +266,6 @@ fn interchange(options: &Options, place: &Place, report: &mut Report) -> io::Res
     Ok(())
 }
 
-fn reached(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "missed" }
-}
-
-fn new_histogram() -> io::Result<Histogram<u64>> {
-    Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)
-}
-
 /// The latencies of a client for as long as `work` takes, and for `least` at the least; and what `work` gives.
 fn watch<T: Send>(
     place: &Place,
@@ -288,7 +280,7 @@ fn watch<T: Send>(
             is_over.store(true, Ordering::Relaxed);
             done
         });
-        let mut times = new_histogram()?;
+        let mut times = latencies();
         let mut client = place.client()?;
         let prefix = format!("{:x}_{}", std::process::id(), client.local_port()?);
         let mut number = 0;

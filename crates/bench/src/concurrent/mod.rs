@@ -27,6 +27,11 @@ pub const COLLECTION: &str = "simple";
 /// Latencies beyond a minute are recorded as a minute.
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
+/// A histogram of latencies that is empty.
+pub(crate) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits up to a minute")
+}
+
 /// Documents of the collection that point reads draw from.
 pub const PRELOADED: u64 = 100_000;
 const PRELOAD_BATCH: u64 = 1000;

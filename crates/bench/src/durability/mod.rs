@@ -19,7 +19,7 @@ use crate::documents;
 use crate::engine_work::EngineWork;
 use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 const DATABASE: &str = "quarry_bench_durability";
 
@@ -188,10 +188,6 @@ fn load_command(number: u64) -> Document {
         })
         .collect();
     doc! { "insert": "load", "documents": batch, "$db": DATABASE }
-}
-
-fn reached(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "missed" }
 }
 
 fn new_histogram() -> Histogram<u64> {

@@ -19,7 +19,7 @@ use crate::concurrent::LATENCY_NS_MAX;
 use crate::documents;
 use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 const DATABASE: &str = "quarry_bench_hostile";
 
@@ -139,10 +139,6 @@ fn beside(
         crowd.unit
     ));
     Ok(())
-}
-
-fn reached(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "missed" }
 }
 
 /// The honest client's operations for a while, and the server's memory meanwhile.

@@ -9,11 +9,10 @@ mod rates;
 
 use std::io;
 
-use hdrhistogram::Histogram;
 use quarry_bson::{Document, doc};
 
 use self::operations::{OPERATIONS, Operation};
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::peers::{CANNED, Peer, Peers};
 use crate::process::Launch;
 use crate::raw_client::RawClient;
@@ -143,10 +142,7 @@ fn measure_operations(
     let ours = sides[0].name.clone();
     for operation in wanted {
         eprintln!("{}", operation.name);
-        let mut times = Vec::new();
-        for _ in &*sides {
-            times.push(Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?);
-        }
+        let mut times: Vec<_> = sides.iter().map(|_| latencies()).collect();
         for round in 0..options.rounds as usize {
             for place in 0..sides.len() {
                 let which = (round + place) % sides.len();

@@ -9,9 +9,9 @@ use hdrhistogram::Histogram;
 use quarry_bson::{DateTime, Document, Value, doc};
 
 use super::{DATABASE, Options, Side};
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 const COLLECTION: &str = "many";
 
@@ -143,10 +143,6 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn reached(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "missed" }
-}
-
 impl Rate {
     /// Documents a second.
     fn measure(&self, side: &mut Side, documents: u64) -> io::Result<f64> {
@@ -236,7 +232,7 @@ fn beside_a_build(side: &mut Side, documents: u64, report: &mut Report) -> io::R
             &doc! { "createIndexes": COLLECTION, "indexes": [(index("k"))], "$db": DATABASE },
         );
         is_over.store(true, Ordering::Relaxed);
-        let mut both = [new_histogram()?, new_histogram()?];
+        let mut both = [latencies(), latencies()];
         for writer in writers {
             let times = writer.join();
             let times = times.map_err(|_| io::Error::other("a writer panicked"))??;
@@ -265,10 +261,6 @@ fn beside_a_build(side: &mut Side, documents: u64, report: &mut Report) -> io::R
     Ok(())
 }
 
-fn new_histogram() -> io::Result<Histogram<u64>> {
-    Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)
-}
-
 /// The latencies of inserts before and during the build.
 fn insert_until(
     address: &str,
@@ -277,7 +269,7 @@ fn insert_until(
     next: &AtomicU64,
 ) -> io::Result<[Histogram<u64>; 2]> {
     let mut client = RawClient::connect(address)?;
-    let mut times = [new_histogram()?, new_histogram()?];
+    let mut times = [latencies(), latencies()];
     while !is_over.load(Ordering::Relaxed) {
         let document = large(next.fetch_add(1, Ordering::Relaxed));
         let documents = vec![document];

@@ -19,10 +19,10 @@ use quarry_bson::Document;
 
 use super::side::{Level, Options, Side, insert};
 use super::stream::Stream;
-use super::turns::{Turns, push_turns, reached};
+use super::turns::{Turns, push_turns};
 use crate::process::target_directory;
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 /// The bar, in microseconds.
 const BEHIND_MAX_US: f64 = 150.0;

@@ -9,9 +9,9 @@ use quarry_bson::{Document, doc};
 
 use super::side::{DATABASE, Level, Options, Side, insert};
 use super::stream::{Stream, open_on};
-use super::turns::{Turns, figures, note_ratio, ratio_of, reached};
+use super::turns::{Turns, figures, note_ratio, ratio_of};
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 /// The bars: of an insert beside open streams over one beside none, and of a stream's memory.
 const INSERT_MAX: f64 = 1.05;

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::side::Side;
 use crate::concurrent::LATENCY_NS_MAX;
-use crate::report::Report;
+use crate::report::{Report, reached};
 
 /// The turns of one case on one side.
 pub(super) struct Turns {
@@ -90,10 +90,6 @@ pub(super) fn note_ratio(
          between {lower:.3} and {upper:.3}.",
         reached(ratio <= at_most)
     ));
-}
-
-pub(super) fn reached(is_reached: bool) -> &'static str {
-    if is_reached { "reached" } else { "missed" }
 }
 
 #[cfg(test)]
