@@ -4,7 +4,8 @@ use hashbrown::HashSet;
 use quarry_storage::{Op, WriteBatch};
 use smallvec::SmallVec;
 
-use crate::commit::payload::{ChangeKind, Payload};
+use crate::commit::changes::{Change, ChangeKind};
+use crate::commit::payload::Payload;
 use crate::keyspace::ident::Prefix;
 use crate::record_cache::{Applying, RecordCache};
 
@@ -30,12 +31,14 @@ impl ChangedRecords {
             return;
         }
         self.count += payload.changes_len();
-        let mut changes = payload.changes();
-        self.replaces |= changes.any(|change| change.kind != ChangeKind::Insert);
-        self.is_unknown |= payload.deltas().next().is_none();
+        let is_insert = |change: Change<'_>| change.kind == ChangeKind::Insert;
+        self.replaces |= !payload.is_one_insert() && !payload.changes().all(is_insert);
+        let mut is_unknown = true;
         for delta in payload.deltas() {
             self.collections.insert(delta.ident.prefix());
+            is_unknown = false;
         }
+        self.is_unknown |= is_unknown;
     }
 
     /// Takes what the group changes out of the cache, before the engine is written.

@@ -203,6 +203,12 @@ pub struct Change<'a> {
     pub details: ChangeDetails<'a>,
 }
 
+/// Whether the first of a record's changes is an insert, in any version.
+#[inline]
+pub(super) fn begins_with_insert(bytes: &[u8]) -> bool {
+    (bytes.first()).is_some_and(|head| head & KIND == ChangeKind::Insert as u8)
+}
+
 /// Reads one change; returns it and what follows. None if it is broken.
 pub(super) fn read_change(
     bytes: &[u8],

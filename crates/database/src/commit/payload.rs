@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quarry_storage::WriteBatch;
 
-use super::changes::{Change, Changes, read_change, read_change_v1};
+use super::changes::{Change, Changes, begins_with_insert, read_change, read_change_v1};
 use super::definition_event::{DefinitionEvent, RecordDefinition, read_definition};
 use super::session_section::{RecordSession, SessionSection, read_session};
 use crate::error::{Error, Result};
@@ -262,6 +262,12 @@ impl<'a> Payload<'a> {
     /// The number of documents that change.
     pub fn changes_len(&self) -> usize {
         self.changes.count
+    }
+
+    /// Whether all that changes is one document, which is new.
+    #[inline]
+    pub fn is_one_insert(&self) -> bool {
+        self.changes.count == 1 && begins_with_insert(self.changes.bytes)
     }
 
     /// The changes of documents, in the order in which they were made. A broken one ends them: fewer than `changes_len`.

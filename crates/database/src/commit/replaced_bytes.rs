@@ -42,7 +42,15 @@ impl ReplacedBytes {
 }
 
 /// The bytes of documents and keys of index entries that a record replaces or deletes, or a little more.
+#[inline]
 pub(super) fn replaced_by(payload: &Payload<'_>) -> u64 {
+    match payload.is_one_insert() {
+        true => 0,
+        false => by_deltas(payload),
+    }
+}
+
+fn by_deltas(payload: &Payload<'_>) -> u64 {
     let (mut documents, mut grown_bytes) = (0i64, 0i64);
     for delta in payload.deltas() {
         documents = documents.saturating_add(delta.documents);
