@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_database::{CollectionSnapshot, Operation, PlanSummary};
+use smallvec::SmallVec;
 
 use super::index_access::IndexAccess;
 use super::parsed::Parsed;
@@ -141,11 +142,9 @@ pub trait PlanNode: Send {
 
     /// Shows the leaves from the first to the last.
     fn leaves<'l>(&'l self, visit: &mut dyn FnMut(Leaf<'l>)) {
-        if let Some(input) = self.input() {
-            input.leaves(visit);
-        }
-        for input in self.inputs() {
-            input.leaves(visit);
+        match self.input() {
+            Some(input) => input.leaves(visit),
+            None => (self.inputs().into_iter()).for_each(|input| input.leaves(visit)),
         }
     }
 
@@ -192,7 +191,7 @@ pub fn run(
 
 /// The access of a tree in the words of log lines.
 pub fn summary(node: &dyn PlanNode) -> PlanSummary {
-    let mut patterns: Vec<&Arc<Document>> = Vec::new();
+    let mut patterns: SmallVec<[&Arc<Document>; 2]> = SmallVec::new();
     let mut other = None;
     node.leaves(&mut |leaf| match leaf {
         Leaf::Nothing => other = Some(PlanSummary::Nothing),

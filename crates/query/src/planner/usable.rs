@@ -75,20 +75,19 @@ pub fn each_usable<'c>(
 ) -> Result<()> {
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut is_hint_known = false;
-    for candidate in candidates(collection, index_catalog, bounds.collation()) {
-        if is_by_filter && !bounds.mention(candidate.paths[0]) {
-            continue;
-        }
-        if !candidate.is_allowed(wanted) {
-            continue;
+    let all = candidates(collection, index_catalog, bounds.collation());
+    // Walked from within: the walk from without costs more than most indexes are worth a look.
+    all.for_each(|candidate| {
+        if is_by_filter && !bounds.mention(candidate.paths[0]) || !candidate.is_allowed(wanted) {
+            return;
         }
         if let Some(hint) = wanted.hint {
             if !candidate.is_meant(hint) {
-                continue;
+                return;
             }
             is_hint_known = true;
         } else if candidate.leaves_out(bounds) {
-            continue;
+            return;
         }
         let scored = Scored::of(candidate, bounds, collection.is_clustered(), wanted);
         let is_usable = wanted.hint.is_some()
@@ -97,7 +96,7 @@ pub fn each_usable<'c>(
         if is_usable {
             take(scored);
         }
-    }
+    });
     if let Some(hint) = wanted.hint
         && !is_hint_known
     {

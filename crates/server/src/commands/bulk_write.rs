@@ -13,7 +13,6 @@ use quarry_timing::OperationKind;
 
 use super::bulk_operation::{BulkOperation, BulkWrite, parse_collections};
 use super::bulk_replies::{BulkReplies, Counted};
-use super::insert::is_ordered;
 use crate::commands::first_batch::{FirstBatch, answer};
 use crate::commands::statements::{Statements, append_retried, refuse_many};
 use crate::commands::writes;
@@ -73,7 +72,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let mut bulk = Bulk {
         steps,
         level: writes::statement_level(writes::level(invocation), steps),
-        is_ordered: is_ordered(invocation)?,
+        is_ordered: !invocation.generic.is_unordered,
         statements: Statements::of(invocation, operations.len())?,
         replies: BulkReplies::new(invocation.boolean("errorsOnly")?),
         collections: &collections,

@@ -7,7 +7,6 @@ use quarry_query::expression::ExpressionContext;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use super::insert::is_ordered;
 use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
@@ -55,7 +54,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let statements = invocation.documents("deletes")?;
     writes::check_batch(statements.len())?;
     let context = writes::context(invocation)?;
-    let is_ordered = is_ordered(invocation)?;
+    let is_ordered = !invocation.generic.is_unordered;
     let requests = statements
         .iter()
         .map(|statement| parse(&namespace, &context, *statement))

@@ -8,7 +8,6 @@ use crate::commands::statements::Statements;
 use crate::commands::write_errors::WriteErrors;
 use crate::commands::writes;
 use crate::data::Data;
-use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
 use crate::dispatch::fields::{Fields, array, flag, number};
@@ -59,7 +58,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     };
     let request = InsertRequest {
         // The first error ends a transaction.
-        is_ordered: is_ordered(invocation)? || invocation.data().is_in_transaction(),
+        is_ordered: !invocation.generic.is_unordered || invocation.data().is_in_transaction(),
         keeps_empty_timestamps: invocation.generic.keeps_empty_timestamps,
         may_be_too_deep: invocation.has_deep_documents,
         ..InsertRequest::new(&namespace, &documents)
@@ -97,11 +96,4 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     }
     errors.finish(invocation, reply);
     Ok(())
-}
-
-/// A batch stops at its first error unless the client says otherwise.
-pub fn is_ordered(invocation: &Invocation<'_>) -> Result<bool> {
-    let given = invocation.argument("ordered");
-    let given = given.map_or(Ok(None), |argument| argument.optional(Argument::flag))?;
-    Ok(given.unwrap_or(true))
 }

@@ -8,7 +8,6 @@ use quarry_query::pipeline;
 use quarry_timing::OperationKind;
 
 use super::find::some_hint;
-use super::insert::is_ordered;
 use crate::commands::statements::{Statements, refuse_many};
 use crate::commands::writes;
 use crate::data::Data;
@@ -78,7 +77,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     let statements = invocation.documents("updates")?;
     writes::check_batch(statements.len())?;
     let context = writes::context(invocation)?;
-    let is_ordered = is_ordered(invocation)?;
+    let is_ordered = !invocation.generic.is_unordered;
     let requests = statements
         .iter()
         .map(|statement| {

@@ -198,6 +198,8 @@ pub struct Generic<'a> {
     pub collation: Option<Collation>,
     /// The document of `let`, of a command that takes one.
     pub variables: Option<RawDocument<'a>>,
+    /// A batch goes on behind a statement that fails.
+    pub is_unordered: bool,
     /// The command says which statements of its session it holds.
     pub names_statements: bool,
     /// Empty timestamps are stored as they are. Tools that restore data ask for it; otherwise they become the time.
@@ -380,7 +382,7 @@ impl<'a> Parsing<'_, 'a> {
     #[inline(always)]
     fn take(&mut self, command: &Command, element: RawElement<'a>) -> Result<()> {
         let argument = Argument::new(command.parser, element);
-        let value = element.value();
+        let value = || element.value();
         let name = element.name().as_bytes();
         let generic = &mut *self.generic;
         let number = match name {
@@ -395,7 +397,7 @@ impl<'a> Parsing<'_, 'a> {
                 1
             }
             b"maxTimeMS" => {
-                generic.max_time = max_time(value)?;
+                generic.max_time = max_time(value())?;
                 2
             }
             b"comment" => {
@@ -419,7 +421,7 @@ impl<'a> Parsing<'_, 'a> {
                 6
             }
             b"bypassEmptyTsReplacement" => {
-                generic.keeps_empty_timestamps = value.is_truthy();
+                generic.keeps_empty_timestamps = value().is_truthy();
                 14
             }
             b"txnNumber" => {
@@ -439,11 +441,11 @@ impl<'a> Parsing<'_, 'a> {
                 10
             }
             b"apiStrict" => {
-                self.api.is_strict = value.is_truthy();
+                self.api.is_strict = value().is_truthy();
                 11
             }
             b"apiDeprecationErrors" => {
-                self.api.deprecation_errors = Some(value.is_truthy());
+                self.api.deprecation_errors = Some(value().is_truthy());
                 12
             }
             b"$clusterTime" => {
@@ -478,20 +480,19 @@ impl<'a> Parsing<'_, 'a> {
             None if IGNORED.contains(&name) => return Ok(()),
             None => return Err(argument.unknown()),
         }
-        self.generic.own_fields.end = self.behind;
+        let generic = &mut *self.generic;
+        generic.own_fields.end = self.behind;
         match name {
+            b"filter" | b"query" | b"sort" | b"pipeline" => generic.asked.note(argument.element()),
             b"collation" if !is_open => {
-                self.generic.collation = parse_collation(argument.document()?)?;
+                generic.collation = parse_collation(argument.document()?)?;
             }
-            b"let" if !is_open => self.generic.variables = Some(argument.document()?),
+            b"let" if !is_open => generic.variables = Some(argument.document()?),
+            b"ordered" if !is_open => generic.is_unordered = !argument.flag()?,
             b"bypassDocumentValidation" if !is_open => {
-                self.generic.bypasses_validation = argument.value().is_truthy();
-                self.generic.asked.note(argument.element());
+                generic.bypasses_validation = argument.value().is_truthy();
             }
-            known => {
-                self.generic.names_statements |= known.starts_with(b"stmtId");
-                self.generic.asked.note(argument.element());
-            }
+            known => generic.names_statements |= known.starts_with(b"stmtId"),
         }
         Ok(())
     }
