@@ -129,6 +129,9 @@ class Writer(threading.Thread):
         self.is_over = True
         self.join(PATIENCE_SECONDS)
         assert not self.is_alive() and self.failure is None, self.failure
+        # One that had no answer since the last kill: its client waits for the server in vain for a while, and others go on.
+        if self.doubt is not None:
+            self.connect()
 
 
 class Model:
