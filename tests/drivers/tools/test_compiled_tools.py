@@ -1,4 +1,4 @@
-"""Libraries of compiled languages that talk to MongoDB, unchanged. Each does its work in a program of its own (`java/`, `go/`) and prints
+"""Libraries of compiled languages that talk to MongoDB, unchanged. Each does its work in a program of its own (`java/`, `go/`, `rust/`) and prints
 what it saw as one line of JSON; a test holds that against what is right, and reads what the program left with PyMongo."""
 
 import json
@@ -47,6 +47,15 @@ def go(tmp_path_factory):
     settings = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
     subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / "go", env={**os.environ, **settings}, check=True)
     return str(program)
+
+
+@pytest.fixture(scope="module")
+def rust():
+    """The program over the mongodb crate: an example of the crate that has the driver among its dependencies."""
+    build = ["cargo", "build", "-q", "--release", "-p", "quarry-server", "-p", "quarry-bench"]
+    subprocess.run([*build, "--example", "tools_driver"], cwd=HERE, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", HERE.parents[2] / "target")
+    return str(pathlib.Path(target) / "release/examples/tools_driver")
 
 
 @pytest.fixture
@@ -110,6 +119,15 @@ def test_java_driver(java, set_of_one, reader):
         "failed": {"0": 11000, "2": 11000},
         "insertedBeside": 1,
     }
+    assert seen["strict"] == {
+        "before": 1,
+        "snapshot": 1,
+        "now": 2,
+        "heard": ["java_driver_strict.notes", "java_driver_strict.notes"],
+        "short": 1,
+        "collections": ["copies", "notes", "short", "system.views"],
+        "refused": "APIStrictError",
+    }
 
     kept = reader.java_driver
     kept_by_a_driver(kept)
@@ -117,6 +135,7 @@ def test_java_driver(java, set_of_one, reader):
     assert kept.books.find_one({"_id": 1}) == {"_id": 1, "title": "title 1", "author": "Herbert", "year": 1962, "tags": ["a", "b1", "c"]}
     assert list(kept.people.find()) == [{"_id": 1, "name": "Ada"}]
     assert list(kept.things.find().sort("_id")) == [{"_id": 1, "owner": 1, "seen": True}, {"_id": 3}]
+    assert list(reader.java_driver_strict.copies.find().sort("_id")) == [{"_id": 1}, {"_id": 2}]
 
 
 def test_spring_data(java, set_of_one, reader):
@@ -163,6 +182,16 @@ def test_spring_data(java, set_of_one, reader):
     assert seen["template"] == {"changed": {"_id": "counter", "value": 5, "kind": "number"}, "bulk": [1, 2, 0]}
     assert seen["schema"] == {"refused": "DataIntegrityViolationException"}
     assert seen["files"] == {"same": True, "type": "text/plain"}
+    assert seen["wider"] == {
+        "view": ["bob", "Cid"],
+        "above": ["bob", "Ann"],
+        "cities": ["New York"],
+        "latest": [1965, 1961, 1970, 1982],
+        "collated": ["bob", "Cid"],
+        "distinct": ["Ann", "bob"],
+        "greeting": "hello bob",
+        "estimate": 3,
+    }
     assert seen["transactions"] == {"committed": True, "inside": 0, "undone": "IllegalStateException", "count": 5}
     assert seen["changes"] == {"events": ["insert Persuasion", "replace Persuasion"]}
 
@@ -178,6 +207,9 @@ def test_spring_data(java, set_of_one, reader):
     assert [index["weights"] for index in indexes.values() if "weights" in index] == [{"summary": 1}]
     assert list(kept.counters.find().sort("_id")) == [{"_id": "counter", "kind": "number", "value": 0}, {"_id": "other", "value": 10}]
     assert kept.members.distinct("name") == ["Ada"]
+    people = {name: {**index, "key": dict(index["key"])} for name, index in kept.people.index_information().items()}
+    assert people["boss"]["hidden"] is True
+    assert {"details.$**": 1} in [index["key"] for index in people.values()]
     assert kept.members.options()["validator"]["$jsonSchema"]["required"] == ["name"]
 
 
@@ -227,4 +259,18 @@ def test_go_driver(go, set_of_one, reader):
     kept_books(kept)
     assert list(kept.people.find().sort("_id")) == [{"_id": 2, "name": "Bob"}, {"_id": 3, "name": "Cy"}, {"_id": 4, "name": "Dee"}]
     assert list(kept.owners.find()) == [{"_id": 1, "name": "Ada"}]
+    assert list(kept.things.find()) == [{"_id": 1, "owner": 1, "seen": True}]
+
+
+def test_rust_driver(rust, set_of_one, reader):
+    """Retries a transaction that conflicts, resumes a change stream with images, keeps files, writes two collections by one command."""
+    seen = said([rust, set_of_one])
+    assert seen["transactions"] == {"attempts": 2, "inside": 0, "undone": "changed my mind"}
+    assert seen["changes"]["events"] == events(updated={"_id": 1, "v": "newer"})
+    assert seen["files"] == {"same": True}
+    assert seen["bulk"] == {"inserted": 3, "modified": 2, "deleted": 1, "third": 2, "failed": [11000, 11000]}
+
+    kept = reader.rust_driver
+    kept_by_a_driver(kept)
+    assert list(kept.people.find()) == [{"_id": 1, "name": "Ada"}]
     assert list(kept.things.find()) == [{"_id": 1, "owner": 1, "seen": True}]

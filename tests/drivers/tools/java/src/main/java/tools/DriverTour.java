@@ -6,9 +6,16 @@ import static com.mongodb.client.model.Updates.inc;
 import static com.mongodb.client.model.Updates.set;
 
 import com.mongodb.ClientBulkWriteException;
+import com.mongodb.ClientSessionOptions;
+import com.mongodb.ConnectionString;
+import com.mongodb.MongoClientSettings;
+import com.mongodb.MongoCommandException;
+import com.mongodb.MongoCompressor;
 import com.mongodb.MongoNamespace;
 import com.mongodb.MongoWriteException;
 import com.mongodb.ReadConcern;
+import com.mongodb.ServerApi;
+import com.mongodb.ServerApiVersion;
 import com.mongodb.TransactionOptions;
 import com.mongodb.WriteConcern;
 import com.mongodb.client.ClientSession;
@@ -46,6 +53,8 @@ import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
 import org.bson.BsonDocument;
 import org.bson.Document;
 import org.bson.codecs.pojo.annotations.BsonId;
@@ -66,7 +75,38 @@ public final class DriverTour {
                 .append("changes", changes(database))
                 .append("files", files(database))
                 .append("bulk", bulk(client));
-            System.out.println(seen.toJson());
+            System.out.println(seen.append("strict", strict(arguments[0])).toJson());
+        }
+    }
+
+    /** A client that declares the stable API, compresses, and has a deadline for each operation. */
+    private static Document strict(String uri) {
+        MongoClientSettings settings = MongoClientSettings.builder().applyConnectionString(new ConnectionString(uri))
+            .serverApi(ServerApi.builder().version(ServerApiVersion.V1).strict(true).deprecationErrors(true).build())
+            .compressorList(List.of(MongoCompressor.createZlibCompressor())).timeout(30, TimeUnit.SECONDS).build();
+        try (MongoClient client = MongoClients.create(settings);
+            ClientSession session = client.startSession(ClientSessionOptions.builder().snapshot(true).build());
+            var everything = client.watch().cursor()) {
+            MongoDatabase database = client.getDatabase(DATABASE + "_strict");
+            MongoCollection<Document> notes = database.getCollection("notes");
+            notes.insertOne(new Document("_id", 1).append("text", "first ".repeat(1000)));
+            long before = notes.countDocuments(session);
+            notes.insertOne(new Document("_id", 2).append("text", "second"));
+            List<String> heard = new ArrayList<>();
+            for (int event = 0; event < 2; event++) {
+                heard.add(everything.next().getNamespace().getFullName());
+            }
+            database.createView("short", "notes", List.of(Aggregates.match(Filters.regex("text", "^second"))));
+            notes.aggregate(List.of(Aggregates.project(Projections.include("_id")), Aggregates.merge("copies"))).toCollection();
+            Document seen = new Document("before", before).append("snapshot", notes.countDocuments(session)).append("now", notes.countDocuments())
+                .append("heard", heard).append("short", database.getCollection("short").countDocuments());
+            seen.append("collections", database.listCollectionNames().into(new TreeSet<>()));
+            try {
+                database.runCommand(new Document("dbHash", 1));
+            } catch (MongoCommandException error) {
+                seen.append("refused", error.getErrorCodeName());
+            }
+            return seen;
         }
     }
 

@@ -2,9 +2,12 @@ package tools.spring;
 
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.bucket;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.facet;
+import static org.springframework.data.mongodb.core.aggregation.Aggregation.graphLookup;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.group;
+import static org.springframework.data.mongodb.core.aggregation.Aggregation.lookup;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.match;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.newAggregation;
+import static org.springframework.data.mongodb.core.aggregation.Aggregation.project;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.sort;
 import static org.springframework.data.mongodb.core.aggregation.Aggregation.unwind;
 import static org.springframework.data.mongodb.core.query.Criteria.where;
@@ -38,8 +41,16 @@ import org.springframework.data.mongodb.core.BulkOperations;
 import org.springframework.data.mongodb.core.CollectionOptions;
 import org.springframework.data.mongodb.core.FindAndModifyOptions;
 import org.springframework.data.mongodb.core.MongoTemplate;
+import org.springframework.data.mongodb.core.aggregation.AccumulatorOperators;
+import org.springframework.data.mongodb.core.aggregation.AggregationUpdate;
+import org.springframework.data.mongodb.core.aggregation.SetWindowFieldsOperation;
+import org.springframework.data.mongodb.core.aggregation.StringOperators;
+import org.springframework.data.mongodb.core.index.Index;
+import org.springframework.data.mongodb.core.index.IndexOptions;
+import org.springframework.data.mongodb.core.index.WildcardIndex;
 import org.springframework.data.mongodb.core.messaging.ChangeStreamRequest;
 import org.springframework.data.mongodb.core.messaging.DefaultMessageListenerContainer;
+import org.springframework.data.mongodb.core.query.Collation;
 import org.springframework.data.mongodb.core.query.TextCriteria;
 import org.springframework.data.mongodb.core.query.Update;
 import org.springframework.data.mongodb.core.schema.JsonSchemaProperty;
@@ -70,7 +81,7 @@ public final class SpringTour {
             tour.fill();
             Document seen = new Document("derived", tour.derived()).append("pages", tour.pages()).append("written", tour.written())
                 .append("examples", tour.examples()).append("aggregations", tour.aggregations()).append("locking", tour.locking())
-                .append("template", tour.template()).append("schema", tour.schema()).append("files", tour.files())
+                .append("template", tour.template()).append("schema", tour.schema()).append("files", tour.files()).append("wider", tour.wider())
                 .append("transactions", tour.transactions()).append("changes", tour.changes());
             System.out.println(seen.toJson());
         }
@@ -158,6 +169,35 @@ public final class SpringTour {
             .remove(query(where("_id").is("nobody")));
         var result = bulk.execute();
         return new Document("changed", changed).append("bulk", List.of(result.getInsertedCount(), result.getModifiedCount(), result.getDeletedCount()));
+    }
+
+    /** Joins, trees, windows, views, updates by pipelines, collations, and indexes that are changed. */
+    private Document wider() {
+        template.insert(List.of(new Document("_id", "Ann").append("under", null), new Document("_id", "bob").append("under", "Ann"),
+            new Document("_id", "Cid").append("under", "bob")), "people");
+        template.createView("staff", "people", match(where("under").ne(null)));
+        var above = template.aggregate(newAggregation(match(where("_id").is("Cid")),
+            graphLookup("people").startWith("$under").connectFrom("under").connectTo("_id").depthField("steps").as("above"),
+            unwind("above"), sort(Sort.Direction.ASC, "above.steps"), project().and("above._id").as("name").andExclude("_id")), "people", Document.class);
+        var houses = template.aggregate(newAggregation(match(where("title").is("Ubik")),
+            lookup("publishers", "publisher.$id", "_id", "houses"), project().and("houses.city").as("cities").andExclude("_id")), "books", Document.class);
+        var windows = template.aggregate(newAggregation(Book.class, SetWindowFieldsOperation.builder().partitionByField("author").sortBy(Sort.by("year"))
+            .output(AccumulatorOperators.valueOf("year").max()).within(SetWindowFieldsOperation.Windows.documents().fromUnbounded().toCurrent().build())
+            .as("latest").build(), sort(Sort.Direction.ASC, "title"), project("latest").andExclude("_id")), Document.class);
+        template.updateMulti(query(where("under").exists(true)),
+            AggregationUpdate.update().set("greeting").toValue(StringOperators.Concat.stringValue("hello ").concatValueOf("_id")), "people");
+        template.indexOps("people").createIndex(new WildcardIndex("details"));
+        template.indexOps("people").createIndex(new Index("under", Sort.Direction.ASC).named("boss"));
+        template.indexOps("people").alterIndex("boss", IndexOptions.hidden());
+        return new Document("view", template.findAll(Document.class, "staff").stream().map(one -> one.get("_id")).toList())
+            .append("above", above.getMappedResults().stream().map(one -> one.get("name")).toList())
+            .append("cities", houses.getUniqueMappedResult().get("cities"))
+            .append("latest", windows.getMappedResults().stream().map(one -> one.get("latest")).toList())
+            .append("collated", template.find(query(where("_id").gt("ann")).with(Sort.by("_id")).collation(Collation.of("en").strength(2)),
+                Document.class, "people").stream().map(one -> one.get("_id")).toList())
+            .append("distinct", template.findDistinct(query(where("under").ne(null)), "under", "people", String.class))
+            .append("greeting", template.findById("bob", Document.class, "people").get("greeting"))
+            .append("estimate", template.estimatedCount("people"));
     }
 
     private Document schema() {
