@@ -1,5 +1,6 @@
 """`quarry migrate`: a server that is written to into another one, as it is in the end."""
 
+import collections
 import contextlib
 import itertools
 import signal
@@ -165,14 +166,29 @@ def one_batch(process, database):
     process.send_signal(signal.SIGCONT)
 
 
+def every(count, begins=None):
+    """Cuts one of so many requests, as soon as the event is set if there is one; none more than twice, so that who sends it again comes through."""
+    numbers = itertools.count(1)
+    cut = collections.Counter()
+
+    def cuts(request):
+        is_counted = (begins is None or begins.is_set()) and not names(request, "hello")
+        if not is_counted or next(numbers) % count:
+            return False
+        # Without the header: a request that is sent again has another number.
+        cut[request[16:]] += 1
+        return cut[request[16:]] <= 2
+
+    return cuts
+
+
 def test_connections_that_are_lost_are_made_again(pair):
     """Every seventh reply of the destination is lost from the beginning, and some of the source's while it is followed."""
     source, destination = pair
     prepare(source.uri)
-    requests = itertools.count()
     following = threading.Event()
-    to = Cutter(destination.port, cuts=lambda request: not names(request, "hello") and next(requests) % 7 == 6)
-    of = Cutter(source.port, cuts=lambda request: following.is_set() and not names(request, "hello") and next(requests) % 11 == 10)
+    to = Cutter(destination.port, cuts=every(7))
+    of = Cutter(source.port, cuts=every(11, begins=following))
     load = Load(source.uri)
     load.start()
     process = follow(of, to)
