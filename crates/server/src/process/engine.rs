@@ -30,9 +30,18 @@ pub fn available() -> impl Iterator<Item = EngineName> {
         .map(|(name, _)| name)
 }
 
-/// Opens the engine with its files under the data directory, at most `tables_max` of them at once, encrypted if there is a key.
+/// The parts of the memory budget that the engine's cache, where nobody says how large it is to be, and one of its write buffers take at
+/// most: what requests and operations may hold fits beside them.
+#[cfg(feature = "rocksdb")]
+const CACHE_SHARE: usize = 8;
+#[cfg(feature = "rocksdb")]
+const WRITE_BUFFER_SHARE: usize = 32;
+
+/// Opens the engine with its files under the data directory, at most `tables_max` of them at once, encrypted if there is a key. The process
+/// is to keep to `memory_budget` bytes.
 pub fn open(
     config: &Config,
+    memory_budget: usize,
     tables_max: u32,
     key: Option<&DataKey>,
 ) -> Result<Arc<dyn Engine>, String> {
@@ -42,12 +51,10 @@ pub fn open(
         #[cfg(feature = "rocksdb")]
         EngineName::Rocksdb => {
             let path = directory.join(config.engine.as_str());
-            let by_default = quarry_storage_rocksdb::Options::default();
             let options = quarry_storage_rocksdb::Options {
                 open_files_max: Some(tables_max),
-                cache_bytes: config.cache_bytes.unwrap_or(by_default.cache_bytes),
                 key: key.cloned(),
-                ..by_default
+                ..rocksdb_within(memory_budget, config.cache_bytes)
             };
             let engine = quarry_storage_rocksdb::RocksDb::open(&path, &options);
             Ok(Arc::new(engine.map_err(|error| error.to_string())?))
@@ -65,9 +72,25 @@ pub fn open(
         }
         #[allow(unreachable_patterns)]
         other => {
-            let _ = (directory, tables_max, key);
+            let _ = (directory, memory_budget, tables_max, key);
             Err(format!("this build has no engine `{}`", other.as_str()))
         }
+    }
+}
+
+/// The options of RocksDB for a process that keeps to `memory_budget` bytes, with a cache of the size that is asked for, if one is.
+#[cfg(feature = "rocksdb")]
+fn rocksdb_within(
+    memory_budget: usize,
+    cache_bytes: Option<usize>,
+) -> quarry_storage_rocksdb::Options {
+    let by_default = quarry_storage_rocksdb::Options::default();
+    let shared = by_default.cache_bytes.min(memory_budget / CACHE_SHARE);
+    let write_buffer = by_default.write_buffer_bytes;
+    quarry_storage_rocksdb::Options {
+        cache_bytes: cache_bytes.unwrap_or(shared),
+        write_buffer_bytes: write_buffer.min(memory_budget / WRITE_BUFFER_SHARE),
+        ..by_default
     }
 }
 
@@ -150,4 +173,26 @@ fn warn_of_invalid(namespace: &Namespace, info: &Document) {
             ("errInfo", Attribute::Owned(info.to_string())),
         ],
     );
+}
+
+#[cfg(all(test, feature = "rocksdb"))]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn the_engine_leaves_room_for_operations_in_a_small_budget() {
+        let by_default = quarry_storage_rocksdb::Options::default();
+        let large = rocksdb_within(64 << 30, None);
+        assert_eq!(large.cache_bytes, by_default.cache_bytes);
+        assert_eq!(large.write_buffer_bytes, by_default.write_buffer_bytes);
+        let small = rocksdb_within(256 * MIB, None);
+        assert_eq!(
+            (small.cache_bytes, small.write_buffer_bytes),
+            (32 * MIB, 8 * MIB)
+        );
+        let asked = rocksdb_within(256 * MIB, Some(300 * MIB));
+        assert_eq!(asked.cache_bytes, 300 * MIB);
+    }
 }

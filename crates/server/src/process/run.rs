@@ -463,7 +463,9 @@ fn open(
     let master = encryption::master_key(&config)?;
     let key = encryption::unlock(&config, master.as_ref()).map_err(|error| bad(&error))?;
     let opening = Opening::begin().map_err(Failure::data_directory)?;
-    let engine = engine::open(&config, tables_max, key.as_ref()).map_err(|error| bad(&error))?;
+    let memory_budget = parameters.memory_budget_mb << 20;
+    let engine = engine::open(&config, memory_budget, tables_max, key.as_ref())
+        .map_err(|error| bad(&error))?;
     opening.engine_is_open(&engine);
     let options = quarry_database::Options {
         give_up: shutdown.flag(),

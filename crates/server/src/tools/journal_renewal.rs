@@ -28,6 +28,8 @@ use crate::process::{encryption, engine, foreign_files};
 const UNFINISHED: &str = "journal.new";
 /// The name of the old journal's directory, with a number behind it.
 const LOST: &str = "journal.lost-";
+/// The memory that the work is to keep to.
+const MEMORY_BYTES: usize = 256 << 20;
 /// Tables of the engine that are open at once: each is read once.
 const TABLES_MAX: u32 = 256;
 
@@ -54,7 +56,7 @@ pub(super) fn renew(
         code: EXIT_DATA_DIRECTORY,
     })?;
     let key = encryption::key_of(directory, &place.key).map_err(bad)?;
-    let engine = engine::open(&config, TABLES_MAX, key.as_ref()).map_err(bad)?;
+    let engine = engine::open(&config, MEMORY_BYTES, TABLES_MAX, key.as_ref()).map_err(bad)?;
     let renewed = look_and_renew(directory, &engine, key.as_ref(), accept_loss, out);
     // Nothing was written to it.
     let closed = engine.close().map_err(|error| bad(error.to_string()));
