@@ -11,7 +11,7 @@ use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
 use quarry_storage::{Engine, FlushImages, ImagedEngine, KeyRange, Snapshot};
 
-/// Pieces of a build hold 256 documents: this many take three.
+/// The first pieces of a build hold 256 documents: this many take three.
 const DOCUMENTS: i32 = 700;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -506,4 +506,97 @@ fn a_build_tells_how_far_it_has_come() {
     let again = Operation::default();
     create(&database, &again).unwrap();
     assert!(again.progress().is_none());
+}
+
+/// The documents of each piece of a build over so many, where `at_look` is called before each.
+fn piece_sizes(documents: i32, at_look: impl Fn(&Database) + Send + Sync + 'static) -> Vec<u64> {
+    let engine = FlushImages::memory().open().unwrap();
+    let database = Arc::new(open(&engine, &Arc::new(SimulatedFiles::new())));
+    let documents: Vec<Document> = (0..documents).map(|i| doc! { "_id": i, "u": i }).collect();
+    let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+    for piece in raw.chunks(500) {
+        let operation = Operation::default();
+        let done = database.insert_piece(&operation, &namespace(), piece, true, Level::Written);
+        assert!(done.unwrap().errors.is_empty());
+    }
+    let operation = watched({
+        let database = Arc::clone(&database);
+        move |_| {
+            at_look(&database);
+            false
+        }
+    });
+    let ends = Arc::new(Mutex::new(vec![0]));
+    let tell = Arc::clone(&ends);
+    operation.on_progress(Box::new(move |progress| {
+        tell.lock().unwrap().push(progress.done());
+    }));
+    create(&database, &operation).unwrap();
+    assert_valid(&database, &namespace());
+    let ends = ends.lock().unwrap();
+    ends.windows(2).map(|ends| ends[1] - ends[0]).collect()
+}
+
+#[test]
+fn pieces_are_large_while_nobody_else_commits() {
+    const PIECES: [u64; 8] = [256, 256, 256, 256, 512, 1024, 2048, 2048];
+    let documents = PIECES.iter().sum::<u64>() as i32;
+    assert_eq!(piece_sizes(documents, |_| {}), PIECES);
+    let beside_others = piece_sizes(documents, |database| put(database, -1, Some(-1)));
+    let expected = (documents as u64 + 1).div_ceil(256);
+    assert_eq!(beside_others.len() as u64, expected);
+    assert!(beside_others.iter().all(|size| *size <= 256));
+}
+
+/// Each writer has documents of its own and changes, deletes and puts back those just before, within and just behind the piece
+/// that is built.
+#[test]
+fn a_build_among_writers_has_the_entries_of_what_they_leave() {
+    const WRITERS: i32 = 3;
+    const ALL: i32 = 6000;
+    let engine = FlushImages::memory().open().unwrap();
+    let database = open(&engine, &Arc::new(SimulatedFiles::new()));
+    fill(&database);
+    for id in DOCUMENTS..ALL {
+        put(&database, id, Some(id));
+    }
+    let specs = [
+        doc! { "key": { "u": 1 } },
+        doc! { "key": { "u": -1, "_id": 1 } },
+    ];
+    for round in 0..10 {
+        let operation = Operation::default();
+        let stop = AtomicBool::new(false);
+        let changed = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (database, operation) = (&database, &operation);
+                let (stop, changed) = (&stop, &changed);
+                scope.spawn(move || {
+                    let mut random = (round * WRITERS + writer) as u32;
+                    while !stop.load(Ordering::Relaxed) {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let done = operation
+                            .progress()
+                            .map_or(0, quarry_database::Progress::done);
+                        let near = done as i32 - 64 + (random >> 8) as i32 % 448;
+                        let id = near.clamp(0, ALL - 1) / WRITERS * WRITERS + writer;
+                        if random & 64 == 0 {
+                            put(database, id, None);
+                        }
+                        put(database, id, Some((random >> 16) as i32));
+                        changed.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let _stop = SetAtEnd(&stop);
+            let built = database.create_indexes(&namespace(), &specs, &operation, Level::Written);
+            assert_eq!(built.unwrap().after, 3);
+        });
+        assert_valid(&database, &namespace());
+        assert!(changed.load(Ordering::Relaxed) > 0);
+        let dropper = Operation::default();
+        let before = database.drop_all_indexes(&namespace(), &dropper, Level::Written);
+        assert_eq!(before.unwrap(), 3);
+    }
 }

@@ -1,18 +1,24 @@
 //! Building indexes on existing data while writes go on.
 //!
 //! An index is registered as *building* under the exclusive hold; from then on every writer keeps it up to date. The
-//! build then walks the collection in pieces: it locks the records of a piece, reads the latest, and puts their entries
-//! through the commit path. At the end the index becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is
-//! told in `unique_build`. What a crash leaves of a build is dropped after the next start (`builds`).
+//! build then walks the records that are there in pieces (`piece`): it makes the entries of a piece from a snapshot, perhaps on
+//! another processor (`read_ahead`), locks the records, makes anew what somebody has changed since, and puts the entries through
+//! the commit path. How large pieces are, and when the build gives way to others, is told in `pace`. At the end the index
+//! becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is told in `unique_build`. What a
+//! crash leaves of a build is dropped after the next start (`builds`).
 
-use std::sync::Arc;
+use std::thread;
 
-use quarry_bson::{Document, RawDocument, Value};
+use quarry_bson::{Document, Value};
 use quarry_journal::Level;
 use quarry_storage::{KeyRange, WriteBatch};
 
 use crate::build::IndexBuilder;
+use crate::build::pace::{Offers, Pace};
+use crate::build::piece::{Piece, Source};
+use crate::build::read_ahead::ReadAhead;
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::catalog::collection_holds::HeldCollection;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
 use crate::definitions::builds::{RunningBuilds, stage_mark, unstage_mark};
@@ -21,21 +27,12 @@ use crate::definitions::known_index::{IndexesCreated, Known, known};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
-use crate::index::key_buffer::KeyBuffer;
-use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
-use crate::keyspace::key_hash::key_hash;
-use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::{Operation, run_unbound};
-use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
-use crate::write::unit::Latest;
 
 /// The work of a build in MongoDB's words.
 const SCANNING: &str = "Index Build: scanning collection";
-const BUILD_PIECE_DOCUMENTS: usize = 256;
-/// A piece ends behind the document that fills it.
-const BUILD_PIECE_BYTES: usize = 1024 * 1024;
 
 /// The outcome of registering the indexes.
 enum Register<'b> {
@@ -181,140 +178,114 @@ impl IndexBuilder {
     }
 
     fn build(&self, namespace: &Namespace, idents: &[Ident], operation: &Operation) -> Result<()> {
-        let mut from: Vec<u8> = Vec::new();
-        loop {
-            operation.check()?;
-            let _epoch = self.parts.reads.enter_to_write();
-            let Some((collection, _hold)) = self.parts.holds.hold_shared(namespace, operation)?
-            else {
-                return Err(Error::QueryPlanKilled(format!(
-                    "collection `{namespace}` was dropped"
-                )));
-            };
-            let index_catalog = self.parts.catalog.index_catalog(&collection)?;
-            check_all_stand(index_catalog, idents)?;
-            self.parts.builds.check_noted(idents)?;
-            if from.is_empty() {
-                let documents = self.parts.commits.counts(collection.ident)?.documents;
-                operation.begin_progress(SCANNING, documents);
-            }
-            let keys = self.next_record_keys(&collection, &from)?;
-            let Some(last) = keys.last() else {
-                return Ok(());
-            };
-            from.clone_from(last);
-            from.push(0);
-            self.build_piece(&collection, index_catalog, idents, &keys, operation)?;
-            operation.advance(keys.len() as u64);
-        }
+        let source = Source {
+            parts: &self.parts,
+            namespace,
+            idents,
+        };
+        thread::scope(|scope| {
+            self.build_pieces(source, &mut ReadAhead::new(scope, source), operation)
+        })
     }
 
-    fn next_record_keys(&self, collection: &Arc<Collection>, from: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let snapshot = self.parts.reads.snapshot()?;
-        let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
-        if from.is_empty() {
-            cursor.first()?;
-        } else {
-            cursor.seek(from)?;
-        }
-        let (mut keys, mut bytes) = (Vec::new(), 0);
-        while cursor.valid() && keys.len() < BUILD_PIECE_DOCUMENTS && bytes < BUILD_PIECE_BYTES {
-            bytes += cursor.value().len();
-            keys.push(cursor.key().to_vec());
-            cursor.next()?;
-        }
-        Ok(keys)
-    }
-
-    fn build_piece(
+    fn build_pieces<'s>(
         &self,
-        collection: &Collection,
-        index_catalog: &IndexCatalog,
-        idents: &[Ident],
-        keys: &[Vec<u8>],
+        source: Source<'s>,
+        ahead: &mut ReadAhead<'_, 's>,
         operation: &Operation,
     ) -> Result<()> {
-        let _records = self
-            .parts
-            .locks
-            .records
-            .lock(keys.iter().map(|key| key_hash(key)).collect(), operation)?;
-        let mut buffer = KeyBuffer::default();
-        let mut batch = WriteBatch::new();
-        let mut flags = 0;
-        let mut document = Vec::new();
-        for (position, key) in keys.iter().enumerate() {
-            document.clear();
-            if !self
-                .parts
-                .reads
-                .get_record(key, &mut |bytes| document.extend_from_slice(bytes))?
-            {
-                continue;
-            }
-            let raw = RawDocument::new(&document)?;
-            let id = if collection.is_clustered() {
-                raw.get("_id")
-            } else {
-                None
-            };
-            let suffix = &key[collection.prefix.as_bytes().len()..];
-            let target = Target {
-                document: position as u32,
-                record_key: suffix,
-                id,
-            };
-            let found = index_catalog.keys.extract(raw);
-            for (number, index) in index_catalog
-                .indexes
-                .iter()
-                .enumerate()
-                .filter(|(_, index)| idents.contains(&index.ident))
-            {
-                let multikey =
-                    index_catalog
-                        .keys
-                        .entries(number, index, &found, target, &mut buffer)?;
-                for component in
-                    (0..64u8).filter(|component| multikey & !index.marks() & (1 << component) != 0)
-                {
-                    batch.put(&layout::multikey_key(index.ident, component), &[]);
-                    flags = MARKS;
+        let (mut pace, mut offers) = (Pace::default(), Offers::begin());
+        let mut left: Option<KeyRange> = None;
+        loop {
+            operation.check()?;
+            offers.offer();
+            let bounds = pace.next_piece(self.parts.commits.path().applied_lsn());
+            let _epoch = self.parts.reads.enter_to_write();
+            let (collection, _hold) = self.hold(source, operation)?;
+            let is_shared = collection.is_clustered();
+            let left = match &mut left {
+                Some(left) => left,
+                None => {
+                    let documents = self.parts.commits.counts(collection.ident)?.documents;
+                    operation.begin_progress(SCANNING, documents);
+                    left.insert(self.records_of(&collection)?)
                 }
+            };
+            let gathered = ahead.take().filter(|piece| piece.is_of(&collection));
+            let piece = match gathered {
+                Some(piece) => piece,
+                None => {
+                    let offers = is_shared.then_some(&mut offers);
+                    Piece::gather(source, &collection, left, bounds, offers)?
+                }
+            };
+            let Some(last) = piece.last_record_key() else {
+                return Ok(());
+            };
+            left.start = behind(last);
+            if is_shared {
+                if let Some(bounds) = pace.piece_ahead() {
+                    ahead.ask(left, bounds);
+                }
+                offers.offer();
             }
+            let documents = piece.documents_len();
+            if let Some(lsn) = self.commit_piece(piece, operation)? {
+                pace.committed(lsn);
+            }
+            operation.advance(documents as u64);
         }
-        let hashes = lock_hashes(index_catalog, &[&buffer]);
-        let _uniques = self.parts.locks.uniques.lock(hashes, operation)?;
-        let left_out = {
-            let latest = Latest::of(&self.parts.reads);
-            let mut check = UniqueCheck::new(latest, &self.parts.builds, collection, index_catalog);
-            for (position, record_key) in keys.iter().enumerate() {
-                let changed = Changed {
-                    document: position as u32,
-                    record_key,
-                    old: (&buffer, &[]),
-                    new: (&buffer, buffer.of_document(position)),
-                };
-                if let Some(error) = check.check(&changed)? {
-                    return Err(error);
-                }
-                check.claim(&changed);
-            }
-            check.into_left_out()
+    }
+
+    /// Holds the collection, if the indexes are still to be built.
+    fn hold(&self, source: Source<'_>, operation: &Operation) -> Result<HeldCollection<'_>> {
+        let held = (self.parts.holds).hold_shared(source.namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            let namespace = source.namespace;
+            let message = format!("collection `{namespace}` was dropped");
+            return Err(Error::QueryPlanKilled(message));
         };
-        left_out.take_from(&mut KeyBuffer::default(), &mut buffer);
-        for entry in &buffer.entries {
-            batch.put(buffer.key(entry), buffer.value(entry));
+        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
+        check_all_stand(index_catalog, source.idents)?;
+        self.parts.builds.check_noted(source.idents)?;
+        Ok((collection, hold))
+    }
+
+    /// From the first record to the last one that is there now. Those that come later have their entries from their writers, and a
+    /// build goes after none that come behind the last one faster than it gets there.
+    fn records_of(&self, collection: &Collection) -> Result<KeyRange> {
+        let mut records = KeyRange::prefix(collection.prefix.as_bytes());
+        let snapshot = self.parts.reads.snapshot()?;
+        let mut cursor = snapshot.cursor(records.clone())?;
+        cursor.last()?;
+        records.end = match cursor.valid() {
+            true => behind(cursor.key()),
+            false => records.start.clone(),
+        };
+        Ok(records)
+    }
+
+    /// Commits the entries of the piece's documents as they are under their locks; none if there is nothing to commit.
+    fn commit_piece(&self, mut piece: Piece<'_>, operation: &Operation) -> Result<Option<u64>> {
+        let locks = &self.parts.locks;
+        let _records = locks.records.lock(piece.record_hashes(), operation)?;
+        piece.settle()?;
+        let hashes = piece.unique_hashes();
+        let has_uniques = !hashes.is_empty();
+        let _uniques = locks.uniques.lock(hashes, operation)?;
+        if has_uniques {
+            piece.leave_out_taken()?;
         }
-        if !batch.is_empty() {
-            let header = Header {
-                flags,
-                wall_ms: now_ms(),
-                ..Header::PLAIN
-            };
-            self.parts.commits.commit(&header, &batch)?;
+        let (batch, has_marks) = piece.batch();
+        if batch.is_empty() {
+            return Ok(None);
         }
-        Ok(())
+        let header = Header {
+            flags: if has_marks { MARKS } else { 0 },
+            wall_ms: now_ms(),
+            ..Header::PLAIN
+        };
+        self.parts.commits.commit(&header, &batch).map(Some)
     }
 
     /// Shows built indexes to plans.
@@ -363,6 +334,11 @@ fn created<'i>(
         Some(collection.uuid),
     )
     .with("indexes", specs)
+}
+
+/// The key directly behind another one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 /// Fails when one of the indexes was dropped while it was built.

@@ -2,8 +2,13 @@
 //!
 //! It stands above the commit path, and takes the locks of writers: it is one.
 
+#[cfg(test)]
+mod changed_meanwhile;
 mod drop_builds;
 pub(crate) mod index_build;
+mod pace;
+mod piece;
+mod read_ahead;
 pub(crate) mod unique_build;
 
 use crate::write::WriteParts;

@@ -1,4 +1,4 @@
-//! Tests: faults that a test builds into units of several pieces, to see that they are found out.
+//! Tests: faults that a test builds into units of several pieces and index builds, to see that they are found out.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,7 +10,7 @@ pub(crate) enum Mutant {
     None,
     /// It takes no lock of a record.
     SkipsLocks,
-    /// It changes what others have changed since its snapshot.
+    /// It changes what others have changed since its snapshot; an index build takes it as it was.
     IgnoresChanges,
     /// It reads what was committed last, and no snapshot.
     ReadsLatest,
