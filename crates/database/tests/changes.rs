@@ -273,6 +273,43 @@ fn a_reader_goes_on_from_any_place_and_from_any_time() {
     assert_eq!(read(&mut reader).len(), 1);
 }
 
+/// The place of a reader stays before a time that is still to come, whatever is written until then, so that who goes on from
+/// there is told of nothing earlier either.
+#[test]
+fn a_reader_that_waits_for_a_time_is_resumed_at_that_time() {
+    let database = Database::open_in_memory().unwrap();
+    insert(&database, "a.c", &doc! { "_id": 0 });
+    let future = database.cluster_time() + (100 << 32);
+    let open = |from| database.read_changes(collection("a.c"), from);
+    let mut reader = open(ChangesFrom::Time(future)).unwrap();
+    let begun = reader.point();
+    for (id, name) in (1..).zip(["a.c", "a.other", "a.c", "a.other"]) {
+        insert(&database, name, &doc! { "_id": id });
+        assert!(read(&mut reader).is_empty());
+        database.sync().unwrap();
+        assert!(read(&mut reader).is_empty());
+        assert_eq!(reader.point(), begun);
+    }
+    // Another life of the journal may have lost what came before the time.
+    let foreign = ChangePoint {
+        incarnation: begun.incarnation + 1,
+        ..begun
+    };
+    let refused = open(ChangesFrom::Behind(foreign)).err();
+    assert_eq!(refused.map(|error| error.code()), Some(286));
+    let kept = ChangePoint::from_bytes(&begun.to_bytes());
+    let mut resumed = open(ChangesFrom::Behind(kept)).unwrap();
+    insert(&database, "a.c", &doc! { "_id": 10 });
+    assert!(database.advance_cluster_time(future));
+    insert(&database, "a.c", &doc! { "_id": 11 });
+    for reader in [&mut reader, &mut resumed] {
+        assert_eq!(read(reader).len(), 1);
+        assert!(reader.point().cluster_time > begun.cluster_time);
+    }
+    let mut later = open(ChangesFrom::Behind(begun)).unwrap();
+    assert_eq!(read(&mut later).len(), 1);
+}
+
 /// A reader that begins at the time that a writer was told meets that write, however many others were committed with it or since.
 #[test]
 fn a_reader_from_the_time_of_a_commit_meets_the_commit() {
@@ -438,9 +475,17 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
             lsn: last.lsn + 50,
             ..last
         },
+        // A time that has not come, told by nobody who waits for it in this life.
         ChangePoint {
             lsn: 0,
             cluster_time: last.cluster_time + (1 << 32),
+            incarnation: 0,
+            ..last
+        },
+        ChangePoint {
+            lsn: 0,
+            cluster_time: last.cluster_time + (1 << 32),
+            incarnation: last.incarnation ^ 1,
             ..last
         },
     ];

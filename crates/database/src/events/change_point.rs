@@ -3,7 +3,7 @@
 //! A place behind a change names its record by LSN and cluster time and the life of the journal that wrote it. A record of
 //! another life under the same LSN, after a tail was lost or an older copy of the data was put in place, has another life or
 //! another time, so that nobody goes on from it by mistake. A place behind all changes up to a time has no LSN: only where the
-//! journal has no record yet, or whoever began gave a time.
+//! journal has no record yet, or whoever began gave a time. It names the life where that time had not come yet.
 
 /// The place behind a change, or behind all changes up to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct ChangePoint {
     pub index: u32,
     /// The record; 0 where the place is behind a time.
     pub lsn: u64,
-    /// The life of the journal that wrote the record.
+    /// The life of the journal that wrote the record; 0 where the place is behind a time that had come.
     pub incarnation: u64,
 }
 

@@ -155,7 +155,9 @@ impl ChangeReader {
             ChangesFrom::Now => reader.begin_now(applied_lsn)?,
             ChangesFrom::Time(time) => reader.begin_at_time(time)?,
             ChangesFrom::Behind(point) if point.is_behind_time() => {
-                if point.cluster_time > commits.journal().cluster_time() {
+                let journal = commits.journal();
+                let has_come = point.cluster_time <= journal.cluster_time();
+                if !has_come && !is_of_life(&point, journal.incarnation()) {
                     return Err(history_lost());
                 }
                 reader.begin_at_time(point.cluster_time + 1)?;
@@ -198,12 +200,17 @@ impl ChangeReader {
     }
 
     fn begin_at_time(&mut self, time: u64) -> Result<()> {
-        let first = self.commits.journal().first_since(time);
+        let journal = self.commits.journal();
+        let first = journal.first_since(time);
         if let Some(lsn) = first.map_err(missing)? {
             self.next_lsn = lsn;
         }
         self.not_before = time;
         self.behind = ChangePoint::behind_time(time.saturating_sub(1));
+        // Until the time comes, only the life that the reader waits in can tell that nothing was lost before it.
+        if self.behind.cluster_time > journal.cluster_time() {
+            self.behind.incarnation = journal.incarnation();
+        }
         Ok(())
     }
 
@@ -304,6 +311,9 @@ impl ChangeReader {
         if told.lsn >= self.next_lsn {
             (self.next_lsn, self.skipped) = (told.lsn + 1, 0);
         }
+        if told.cluster_time < self.not_before {
+            return;
+        }
         self.latest = Some(ChangePoint {
             cluster_time: told.cluster_time,
             index: WHOLE_RECORD,
@@ -350,12 +360,15 @@ impl ChangeReader {
                 return Ok(flow);
             }
             (self.next_lsn, self.skipped) = (lsn + 1, 0);
-            self.come_to(ChangePoint {
-                cluster_time: payloads.cluster_time() + (lsn - payloads.first_lsn()),
-                index: WHOLE_RECORD,
-                lsn,
-                incarnation: payloads.incarnation(),
-            });
+            // Behind a change from before the time to begin with, a later reader would be told of others from before it.
+            if self.commit_time >= self.not_before {
+                self.come_to(ChangePoint {
+                    cluster_time: payloads.cluster_time() + (lsn - payloads.first_lsn()),
+                    index: WHOLE_RECORD,
+                    lsn,
+                    incarnation: payloads.incarnation(),
+                });
+            }
         }
         self.groups = Some(groups);
         Ok(ControlFlow::Continue(()))
@@ -443,6 +456,11 @@ impl ChangeReader {
         self.skipped = event.point.index + 1;
         Ok(flow)
     }
+}
+
+/// Whether the place was handed out in that life of the journal. A place behind a time names it only where the time had not come.
+fn is_of_life(point: &ChangePoint, incarnation: u64) -> bool {
+    point.incarnation == incarnation && incarnation != 0
 }
 
 fn history_lost() -> Error {

@@ -41,6 +41,8 @@ pub struct ChangeStream {
     before_last: ResumeToken,
     /// The place behind a fragment of an event whose other fragments are still to come.
     behind_fragment: Option<ResumeToken>,
+    /// The error that follows what is ready: of an event that could not be made.
+    failed: Option<CommandError>,
     /// Nothing follows what is ready: the collection or the database has gone.
     has_ended: bool,
 }
@@ -79,11 +81,12 @@ impl ChangeStream {
             From::Behind(token) => ChangesFrom::Behind(token.point),
         };
         let mut reader = database.read_changes(scope.clone(), from)?;
-        if let From::Behind(token) = options.from
-            && token.kind.names_event()
-        {
-            check_is_told(database, &scope, token)?;
-        }
+        let told_ms = match options.from {
+            From::Behind(token) if token.kind.names_event() => {
+                check_is_told(database, &scope, token)?
+            }
+            _ => None,
+        };
         let last = behind_fragment.unwrap_or_else(|| ResumeToken::at(reader.point()));
         let mut stream = ChangeStream {
             database,
@@ -95,23 +98,31 @@ impl ChangeStream {
             last,
             before_last: last,
             behind_fragment,
+            failed: None,
             has_ended: false,
         };
         if let From::Behind(token) = stream.options.from
             && token.kind == TokenKind::BeforeInvalidate
         {
-            stream.end(token, DateTime::now().0)?;
+            let wall_ms = told_ms.unwrap_or_else(|| DateTime::now().0);
+            stream.end(token, wall_ms)?;
         }
         Ok(stream)
     }
 
     /// Appends the next event; false when there is none for now.
+    ///
+    /// # Errors
+    /// That of the first event that could not be made, once all events before it are handed out.
     pub fn next(&mut self, operation: &Arc<Operation>, out: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
                 out.extend_from_slice(&ready.document);
                 self.before_last = std::mem::replace(&mut self.last, ready.token);
                 return Ok(true);
+            }
+            if let Some(error) = self.failed.take() {
+                return Err(error);
             }
             if self.has_ended {
                 return Ok(false);
@@ -168,13 +179,16 @@ impl ChangeStream {
             behind_fragment: &mut self.behind_fragment,
             images_from_ms,
             bytes: 0,
+            has_looked_up: false,
             failed: None,
             ended: None,
         };
         let read = self.reader.read(&mut |event| Ok(made.take(event)))?;
-        let (failed, ended) = (made.failed.take(), made.ended.take());
-        if let Some(error) = failed {
-            return Err(error);
+        let (ended, has_looked_up) = (made.ended.take(), made.has_looked_up);
+        self.failed = made.failed.take();
+        if has_looked_up {
+            // What was looked up may be younger than the last event, and survives a power loss before it is handed out, too.
+            self.database.sync()?;
         }
         if let Some((token, wall_ms)) = ended {
             self.end(token, wall_ms)?;
@@ -209,6 +223,8 @@ struct Made<'m> {
     /// The pre-images of earlier events have expired.
     images_from_ms: i64,
     bytes: usize,
+    /// Some of the events have a document as it was when they were made.
+    has_looked_up: bool,
     /// The error that no later event is made for.
     failed: Option<CommandError>,
     /// The event that ended the stream, and its time.
@@ -247,7 +263,11 @@ impl Made<'_> {
     fn make(&mut self, event: &ChangeEvent<'_>, token: ResumeToken) -> Result<()> {
         let (database, operation) = (self.database, self.operation);
         let (options, images_from_ms) = (self.options, self.images_from_ms);
-        let mut look_up = |key: &Document| find_one(database, operation, event.namespace, key);
+        let mut has_looked_up = false;
+        let mut look_up = |key: &Document| {
+            has_looked_up = true;
+            find_one(database, operation, event, key)
+        };
         let document = match (self.scope, &event.body) {
             // The collection went with its database.
             (
@@ -273,6 +293,7 @@ impl Made<'_> {
             }
             _ => event_document(event, token, options, images_from_ms, &mut look_up)?,
         };
+        self.has_looked_up |= has_looked_up;
         let behind = (self.behind_fragment).take_if(|fragment| fragment.point == token.point);
         let passed = pass(self.stages, document)?;
         match passed {
@@ -326,25 +347,26 @@ impl Made<'_> {
 }
 
 /// Fails for the token of an event that a stream over `scope` does not tell: one of another collection or database. The reader looks
-/// for the event where it must be, and no further than to the first one that the stream tells from there on.
+/// for the event where it must be, and no further than to the first one that the stream tells from there on. Returns when the event
+/// was, if the journal still has it.
 fn check_is_told(
     database: &'static Database,
     scope: &ChangeScope,
     token: ResumeToken,
-) -> Result<()> {
+) -> Result<Option<i64>> {
     let mut reader = match database.read_changes(scope.clone(), ChangesFrom::At(token.point)) {
         Ok(reader) => reader,
         // Whoever goes on behind it needs what comes behind it alone.
-        Err(error) if error.code() == ErrorCode::CHANGE_STREAM_HISTORY_LOST.0 => return Ok(()),
+        Err(error) if error.code() == ErrorCode::CHANGE_STREAM_HISTORY_LOST.0 => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let mut first = None;
     reader.read(&mut |event| {
-        first = Some(event.point);
+        first = Some((event.point, event.wall_ms));
         Ok(ControlFlow::Break(()))
     })?;
-    if first == Some(token.point) {
-        return Ok(());
+    if let Some((_, wall_ms)) = first.filter(|(point, _)| *point == token.point) {
+        return Ok(Some(wall_ms));
     }
     let shown = Document::build(|out| token.append("token", out));
     let shown = shown.get_document("token").unwrap_or(RawDocument::EMPTY);
@@ -414,14 +436,19 @@ impl Source for One<'_> {
     }
 }
 
-/// The document with that key as it is now.
+/// The document with that key as it is now, in the collection of the event: not in another one that has got its name since.
 fn find_one(
     database: &Database,
     operation: &Arc<Operation>,
-    namespace: &str,
+    event: &ChangeEvent<'_>,
     key: &Document,
 ) -> Result<Option<Document>> {
-    let namespace = Namespace::parse(namespace)?;
+    let namespace = Namespace::parse(event.namespace)?;
+    let is_of_event = |uuid: [u8; 16]| event.uuid.is_none_or(|of_event| of_event == uuid);
+    let collection = database.collection(&namespace)?;
+    if !collection.is_some_and(|collection| is_of_event(collection.uuid)) {
+        return Ok(None);
+    }
     let request = FindRequest {
         filter: key.as_raw(),
         limit: Some(1),

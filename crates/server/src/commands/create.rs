@@ -66,6 +66,9 @@ static CLUSTERED_INDEX: Fields = Fields::named(&[
 static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
+    if let Some(session) = &invocation.checked_out {
+        session.check_definition(invocation.command.name)?;
+    }
     let namespace = invocation.namespace()?;
     let given = invocation
         .get(COLLATION)

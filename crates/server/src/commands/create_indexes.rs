@@ -70,6 +70,9 @@ const KNOWN: [&str; 24] = [
 const DROP_DUPS: &str = "dropDups";
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
+    if let Some(session) = &invocation.checked_out {
+        session.check_definition(invocation.command.name)?;
+    }
     let namespace = invocation.namespace()?;
     let mut specs: Vec<Document> = invocation
         .documents("indexes")?

@@ -32,6 +32,7 @@ use crate::dispatch::transaction_arguments::{
 };
 use crate::net::connections::Connection;
 use crate::replication::cluster_clock;
+use crate::replication::default_concerns::DefaultConcerns;
 use crate::server::Server;
 use crate::sessions::owner::SessionOwner;
 use crate::sessions::participant::CheckedOut;
@@ -283,6 +284,9 @@ impl<'a> Generic<'a> {
     /// Holds the concerns against what the server is: a standalone refuses what needs a set; a set has a default of its own
     /// and follows the time that the client has seen.
     pub fn suit(&mut self, command: &Command, server: &Server) -> Result<()> {
+        if let Some(set) = &server.replica_set {
+            self.take_default_level(command, &set.default_concerns);
+        }
         self.suit_transaction()?;
         let begins_at_a_time = self.begins_with.at_cluster_time.is_some();
         let Some(set) = &server.replica_set else {
@@ -299,9 +303,6 @@ impl<'a> Generic<'a> {
         }
         let defaults = &set.default_concerns;
         self.write_concern = self.write_concern.in_set(defaults.are_writes_durable());
-        if command.takes_read_concern && !self.has_read_concern && self.transaction.is_none() {
-            self.read_concern.level = defaults.read_level();
-        }
         let known = || set.times(&server.database).known;
         if begins_at_a_time {
             self.begins_with.check_set(known())?;
@@ -310,6 +311,18 @@ impl<'a> Generic<'a> {
             self.read_concern.check_set(known())?;
         }
         self.suit_snapshot(command)
+    }
+
+    /// Gives a read that names no concern the level that the set has for such reads. The first command of a transaction takes it for
+    /// all of that.
+    fn take_default_level(&mut self, command: &Command, defaults: &DefaultConcerns) {
+        let takes_it = match self.transaction.map(|arguments| arguments.part) {
+            None => command.takes_read_concern,
+            Some(part) => part == Part::Start,
+        };
+        if takes_it && !self.has_read_concern {
+            self.read_concern.level = defaults.read_level();
+        }
     }
 
     /// MongoDB serves `snapshot` outside of transactions to a few commands, and to no data that a node has for itself.

@@ -201,6 +201,19 @@ pub enum ReadLevel {
     Snapshot,
 }
 
+impl ReadLevel {
+    /// The name by which clients ask for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReadLevel::Local => "local",
+            ReadLevel::Available => "available",
+            ReadLevel::Majority => "majority",
+            ReadLevel::Linearizable => "linearizable",
+            ReadLevel::Snapshot => "snapshot",
+        }
+    }
+}
+
 /// The read concern of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadConcern {
@@ -331,16 +344,7 @@ impl ReadConcern {
     /// Appends it as a client gave it.
     pub fn append(&self, name: &str, out: &mut DocumentBuilder<'_>) {
         let mut shown = out.document(name);
-        shown.append(
-            "level",
-            match self.level {
-                ReadLevel::Local => "local",
-                ReadLevel::Available => "available",
-                ReadLevel::Majority => "majority",
-                ReadLevel::Linearizable => "linearizable",
-                ReadLevel::Snapshot => "snapshot",
-            },
-        );
+        shown.append("level", self.level.name());
         for (field, time) in [
             ("afterClusterTime", self.after_cluster_time),
             ("atClusterTime", self.at_cluster_time),

@@ -17,6 +17,7 @@ use crate::process::memory_limit;
 
 /// The version whose features the data has, as clients are told.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
+const SESSION_CURSORS: &str = "enableTimeoutOfInactiveSessionCursors";
 /// MongoDB's ten minutes.
 const CURSOR_TIMEOUT_MS_DEFAULT: i64 = 600_000;
 /// Longer than a client pauses that is at work, so that it never waits for a thread.
@@ -63,6 +64,8 @@ const TRACE_SAMPLE_RATE_DEFAULT: f64 = 0.01;
 
 pub struct Parameters {
     pub cursor_timeout_ms: AtomicI64,
+    /// Cursors of sessions that go on have that timeout, too.
+    pub times_out_session_cursors: AtomicBool,
     /// How long a connection is idle before it is parked; 0 = none is.
     connection_park_ms: AtomicI64,
     /// How long a transaction may be open.
@@ -110,7 +113,7 @@ pub struct Parameters {
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -119,6 +122,7 @@ const NAMES: [&str; 28] = [
     "cursorTimeoutMillis",
     "enableLocalhostAuthBypass",
     "enableTestCommands",
+    "enableTimeoutOfInactiveSessionCursors",
     "featureCompatibilityVersion",
     "historyStepMillis",
     "honorSystemUmask",
@@ -150,6 +154,7 @@ impl Parameters {
             .collect();
         let mut parameters = Parameters {
             cursor_timeout_ms: AtomicI64::new(CURSOR_TIMEOUT_MS_DEFAULT),
+            times_out_session_cursors: AtomicBool::new(false),
             connection_park_ms: AtomicI64::new(CONNECTION_PARK_MS_DEFAULT),
             transaction_lifetime_s: AtomicI64::new(TRANSACTION_LIFETIME_S_DEFAULT),
             transaction_lock_ms: AtomicI64::new(TRANSACTION_LOCK_MS_DEFAULT),
@@ -295,6 +300,7 @@ impl Parameters {
             "connectionParkMillis" => reply.append(name, self.connection_park_ms.load(Relaxed)),
             "cursorTimeoutMillis" => reply.append(name, self.cursor_timeout_ms.load(Relaxed)),
             "enableTestCommands" => reply.append(name, self.are_test_commands_enabled),
+            SESSION_CURSORS => reply.append(name, self.times_out_session_cursors.load(Relaxed)),
             "enableLocalhostAuthBypass" => reply.append(name, self.has_localhost_exception),
             "scramIterationCount" => reply.append(name, self.scram_sha256_iterations.load(Relaxed)),
             "scramSHA1IterationCount" => {
@@ -358,6 +364,7 @@ impl Parameters {
             "busyPollMicros" => RawValue::Int64(self.busy_polling.limit_us.load(Relaxed)),
             "connectionParkMillis" => RawValue::Int64(self.connection_park_ms.load(Relaxed)),
             "cursorTimeoutMillis" => RawValue::Int64(self.cursor_timeout_ms.load(Relaxed)),
+            SESSION_CURSORS => RawValue::Boolean(self.times_out_session_cursors.load(Relaxed)),
             "logComponentVerbosity" => verbosity(),
             "logLevel" => RawValue::Int32(0),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
@@ -476,6 +483,10 @@ impl Parameters {
                 self.audits_successes.store(value.is_truthy(), Relaxed);
             }
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
+            SESSION_CURSORS => {
+                self.times_out_session_cursors
+                    .store(value.is_truthy(), Relaxed);
+            }
             "traceSampleRate" => {
                 let share = value.as_f64_lossy();
                 let share = share.filter(|share| (0.0..=1.0).contains(share));

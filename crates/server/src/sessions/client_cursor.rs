@@ -125,6 +125,15 @@ impl ClientCursor {
         }
     }
 
+    /// Whether it waits for the end of its session, however long nobody asks for it. One that keeps more for its client than a
+    /// place to go on from does not.
+    pub fn lasts_with_session(&self) -> bool {
+        match &self.source {
+            Source::Stream(stream) => stream.is_dead(),
+            _ => true,
+        }
+    }
+
     /// Appends the cursor as `$currentOp` lists an idle one.
     pub fn append_idle(&self, idle: Duration, entry: &mut DocumentBuilder<'_>) {
         entry.append("type", "idleCursor");

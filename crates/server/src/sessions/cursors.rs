@@ -212,12 +212,16 @@ impl Cursors {
         self.kill_where(|_| true);
     }
 
-    /// Ends the cursors that were not used for `timeout`.
-    pub fn reap(&self, timeout: Duration) {
+    /// Ends the cursors that were not used for `timeout`, but for those of sessions that `spares` names: they end with these.
+    pub fn reap(&self, timeout: Duration, spares: impl Fn(SessionId) -> bool) {
         let now = Instant::now();
+        let is_spared = |cursor: &ClientCursor| {
+            cursor.has_no_timeout
+                || cursor.lasts_with_session() && cursor.session.is_some_and(&spares)
+        };
         let ended = self.kill_where(|slot| match slot {
             Slot::Idle { cursor, last_used } => {
-                !cursor.has_no_timeout && now.duration_since(*last_used) >= timeout
+                now.duration_since(*last_used) >= timeout && !is_spared(cursor)
             }
             Slot::Busy { .. } => false,
         });
@@ -445,7 +449,7 @@ mod tests {
     use quarry_bson::doc;
 
     use super::*;
-    use crate::sessions::client_cursor::Source;
+    use crate::sessions::client_cursor::{DocumentStream, Source};
 
     fn cursor(session: Option<SessionId>) -> ClientCursor {
         let documents = (0..5).map(|n| doc! { "_id": n }).collect();
@@ -523,7 +527,7 @@ mod tests {
             43
         );
         let id = cursors.keep(cursor(None)).unwrap();
-        cursors.reap(Duration::from_secs(60));
+        cursors.reap(Duration::from_secs(60), |_| false);
         let taken = cursors
             .take(id, "db.c", None, None, None, &operation)
             .unwrap();
@@ -531,6 +535,37 @@ mod tests {
         assert_eq!(cursors.count().0, 1);
         drop(taken);
         assert_eq!(cursors.count().0, 0);
+    }
+
+    #[test]
+    fn a_cursor_of_an_open_session_ends_with_that() {
+        let cursors = Cursors::default();
+        let (open, over) = (SessionId::generate(), SessionId::generate());
+        let sessions = [None, Some(open), Some(over)];
+        let ids = sessions.map(|session| cursors.keep(cursor(session)).unwrap());
+        cursors.reap(Duration::ZERO, |session| session == open);
+        let is_open = ids.map(|id| cursors.kill(id, "db.c").unwrap());
+        assert_eq!(is_open, [false, true, false]);
+        let mut kept = cursor(Some(open));
+        kept.source = Source::Stream(Box::new(Held));
+        cursors.keep(kept).unwrap();
+        cursors.reap(Duration::ZERO, |_| true);
+        assert_eq!(cursors.count().0, 0, "nobody else may have what it keeps");
+    }
+
+    /// Documents of something that is kept for the client until that closes the cursor.
+    struct Held;
+
+    impl DocumentStream for Held {
+        fn next(&mut self, _: &Operation, _: &mut Vec<u8>) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn save(&mut self) {}
+
+        fn is_dead(&self) -> bool {
+            false
+        }
     }
 
     #[test]

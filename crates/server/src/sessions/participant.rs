@@ -20,7 +20,7 @@ use quarry_database::{Database, Operation, RetryableWrite, SessionHistory, Trans
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 
-use crate::dispatch::concerns::ReadConcern;
+use crate::dispatch::concerns::{ReadConcern, ReadLevel};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
 use crate::sessions::owner::SessionOwner;
@@ -212,6 +212,21 @@ impl CheckedOut<'_> {
 
     pub fn arguments(&self) -> TransactionArguments {
         self.arguments
+    }
+
+    /// Refuses a command that makes a collection or indexes by name, where its transaction reads at another level than `local`.
+    pub fn check_definition(&self, command: &str) -> Result<()> {
+        let open = self.participant.open.lock();
+        let level = open.as_ref().map(|open| open.read_concern.level);
+        let Some(level) = level.filter(|&level| level != ReadLevel::Local) else {
+            return Ok(());
+        };
+        let message = format!(
+            "Command {command} does not support this transaction's {{ readConcern: {{ level: \"{}\" }} }} :: caused by :: read \
+             concern not supported",
+            level.name()
+        );
+        Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message))
     }
 
     /// Notes a cursor that ends with the transaction.
@@ -725,6 +740,46 @@ mod tests {
         assert_eq!(code(&client.plain(write)), Some(72));
         let alone = doc! { "commitTransaction": 1, "$db": "admin" };
         assert_eq!(code(&client.plain(alone)), Some(72));
+    }
+
+    #[test]
+    fn collections_and_indexes_are_made_by_name_in_local_transactions_alone() {
+        let client = Client::new();
+        let definitions = [
+            doc! { "create": "made" },
+            doc! { "createIndexes": "made", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] },
+        ];
+        let mut number = 0;
+        for level in ["majority", "snapshot"] {
+            for definition in &definitions {
+                // As the first command, and behind a read.
+                number += 1;
+                let mut first = definition.clone();
+                first.append("readConcern", &doc! { "level": level });
+                let reply = client.start(number, first);
+                assert_eq!(code(&reply), Some(72), "{reply}");
+                number += 1;
+                let find = doc! { "find": "c", "readConcern": { "level": level } };
+                assert_eq!(client.start(number, find).get_f64("ok"), Some(1.0));
+                let reply = client.run(number, definition.clone());
+                assert_eq!(code(&reply), Some(72), "{reply}");
+                let text =
+                    format!("this transaction's {{ readConcern: {{ level: \"{level}\" }} }}");
+                assert!(reply.get_str("errmsg").unwrap().contains(&text), "{reply}");
+                assert_eq!(code(&client.end(number, "abortTransaction")), Some(251));
+            }
+        }
+        // A write makes its collection at any level, and a transaction that names none reads at `local`.
+        number += 1;
+        let mut write = insert(1);
+        write.append("readConcern", &doc! { "level": "snapshot" });
+        assert_eq!(client.start(number, write).get_i32("n"), Some(1));
+        assert_eq!(code(&client.end(number, "commitTransaction")), None);
+        number += 1;
+        let [create, index] = definitions;
+        assert_eq!(client.start(number, create).get_f64("ok"), Some(1.0));
+        assert_eq!(client.run(number, index).get_f64("ok"), Some(1.0));
+        assert_eq!(code(&client.end(number, "commitTransaction")), None);
     }
 
     #[test]

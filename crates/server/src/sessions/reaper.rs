@@ -1,5 +1,5 @@
 //! The thread that ends what nobody uses any more: sessions after
-//! `localLogicalSessionTimeoutMinutes`, cursors after ten, transactions after
+//! `localLogicalSessionTimeoutMinutes`, and with them their cursors; cursors of no session after ten; transactions after
 //! `transactionLifetimeLimitSeconds` or when the engine may keep more than `snapshotPinnedMaxMB` for them; and that forgets what
 //! sessions that have ended had written.
 
@@ -45,7 +45,10 @@ fn wait_and_reap(server: &'static Server, behind: &Mutex<Option<[u8; 16]>>) -> b
     {
         return false;
     }
-    server.cursors.reap(cursor_timeout);
+    let times_all_out = server.parameters.times_out_session_cursors.load(Relaxed);
+    // The session of a command that ran for longer than sessions live may have ended before its cursor was there.
+    let spares = |session| !times_all_out && server.sessions.is_open(session);
+    server.cursors.reap(cursor_timeout, spares);
     for session in server.sessions.reap(session_timeout) {
         server.cursors.kill_session(session);
     }

@@ -322,6 +322,11 @@ impl Sessions {
         participant.open_transaction()
     }
 
+    /// Whether there is such a session.
+    pub fn is_open(&self, session: SessionId) -> bool {
+        self.shard(session).lock().contains_key(&session)
+    }
+
     /// Whom the session belongs to.
     pub fn owner(&self, session: SessionId) -> Option<SessionOwner> {
         let shard = self.shard(session).lock();
