@@ -40,9 +40,12 @@ mod build;
 mod database;
 
 pub use catalog::collection::{
-    COLLATION, Capped, Collection, CollectionDefinition, EXPIRE_AFTER, IndexCatalog,
+    COLLATION, Capped, Collection, CollectionDefinition, CollectionKind, EXPIRE_AFTER, IndexCatalog,
 };
 pub use catalog::plan_memory::PlanMemory;
+pub use catalog::time_series::{
+    BUCKETS, GRANULARITY, TIME_SERIES, TimeSeries, complete_time_series, refuse_buckets,
+};
 pub use catalog::validation::{OnInvalid, VALIDATION_OPTIONS, Validation};
 pub use catalog::view::{VIEW_ON, VIEW_PIPELINE, View};
 pub use collation::{encode_collated, parse_collation};

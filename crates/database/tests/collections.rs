@@ -439,10 +439,10 @@ fn data_of_the_version_before_is_opened_and_named_anew_and_that_of_a_later_one_i
     engine
         .get(&version_key, &mut |value| version.extend_from_slice(value))
         .unwrap();
-    assert_eq!(version, 3u32.to_le_bytes());
+    assert_eq!(version, 4u32.to_le_bytes());
     assert_eq!(insert(&database, &[doc! { "_id": 1 }], true).inserted, 1);
-    let later = data_of(4).1.err().unwrap();
-    assert!(later.to_string().contains("format version 4"), "{later}");
+    let later = data_of(5).1.err().unwrap();
+    assert!(later.to_string().contains("format version 5"), "{later}");
 }
 
 /// Nobody waits for the sync here: what is durable is so because the insert was handed to the journal that way.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawArray, RawValue};
 use quarry_database::{
-    CollStats, Collection, Database, DbStats, Dropped, IndexChange, IndexUse, Namespace, Operation,
-    Result, ValidateReport,
+    CollStats, Collection, CollectionKind, Database, DbStats, Dropped, IndexChange, IndexUse,
+    Namespace, Operation, Result, ValidateReport,
 };
 use quarry_journal::Level;
 
@@ -30,12 +30,12 @@ pub trait Catalog: Sync {
         take: &mut dyn FnMut(Collection),
     ) -> Result<Option<String>>;
 
-    /// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
+    /// Like `list_collections_behind`, but hands over the names alone, and what they mean.
     fn list_names_behind(
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str, bool),
+        take: &mut dyn FnMut(&str, CollectionKind),
     ) -> Result<Option<String>>;
 
     /// The specifications of a collection's indexes, `_id_` first.
@@ -120,7 +120,17 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
-    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    /// Gives a time series a granularity that is one step greater.
+    fn set_granularity(
+        &self,
+        namespace: &Namespace,
+        granularity: &str,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, and those of a time series after their
+    /// time, or stay.
     fn set_expire_after(
         &self,
         namespace: &Namespace,
@@ -180,7 +190,7 @@ impl Catalog for Database {
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str, bool),
+        take: &mut dyn FnMut(&str, CollectionKind),
     ) -> Result<Option<String>> {
         Database::list_names_behind(self, database, behind, take)
     }
@@ -286,6 +296,16 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::set_expire_after(self, namespace, seconds, operation, level)
+    }
+
+    fn set_granularity(
+        &self,
+        namespace: &Namespace,
+        granularity: &str,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::set_granularity(self, namespace, granularity, operation, level)
     }
 
     fn modify_nothing(

@@ -69,7 +69,7 @@ def wait_until(is_so):
 
 
 def test_mongoose(node, on_set):
-    """Schemas with their indexes, populate, lean and text queries, aggregates, cursors, bulk writes, versions, transactions, a change stream."""
+    """Schemas with their indexes, populate, lean and text queries, aggregates, cursors, bulk writes, versions, transactions, a change stream, a time series."""
     told = said(node("mongoose.mjs", on_set.uri))
     assert told["duplicate"] == {"code": DUPLICATE_KEY, "keyValue": {"name": "Lem"}}
     assert (told["invalid"], told["version"], told["aborted"]) == ("min", "VersionError", "given up")
@@ -79,8 +79,11 @@ def test_mongoose(node, on_set):
     assert (told["cursor"], told["returned"], told["bulk"]) == (["Fiasco", "Solaris"], 203, 1)
     # Indexes are compared with the schema's: nothing but the new one is missing, nothing is there that it lacks.
     assert (told["diff"], told["dropped"]) == ([{"tags": 1}], [])
-    assert "'timeseries' is not supported" in told["timeseries"] and "$where" in told["where"]
+    assert (told["measures"], told["moved"]) == ([22, 21], 1)
+    assert "Cannot perform a non-multi update on a time-series collection" in told["one"] and "$where" in told["where"]
 
+    [measures] = on_set.database.list_collections(filter={"name": "measures"})
+    assert measures["type"] == "timeseries" and measures["options"]["expireAfterSeconds"] == 10**9
     books, authors = on_set.database.books, on_set.database.authors
     assert sorted(author["name"] for author in authors.find()) == ["Dick", "Lem"]
     solaris, ubik = books.find({}, sort=[("title", 1)])

@@ -97,7 +97,7 @@ def test_mongoengine(standalone, reader):
 
 
 def test_beanie(set_of_one, set_reader):
-    """Saves documents with links, indexes, views and revisions, saves their changes alone, writes in bulk and in transactions."""
+    """Saves documents with links, indexes, views and revisions, saves their changes alone, writes in bulk and in transactions, and measures a time series."""
     goods = said("use_beanie.py", set_of_one, "beanie")
     assert goods["asked"] == {
         "taken": True,
@@ -121,6 +121,7 @@ def test_beanie(set_of_one, set_reader):
     }
     assert goods["transacted"] == {"inside": 750, "back": 850, "after": [["bolt", 800], ["screw", 50]]}
     assert goods["left"] == ["beam", "bolt", "glue", "rope", "screw"]
+    assert goods["measured"] == [["hall", 22], ["hall", 21], ["hall", 20], ["cellar", 30]]
 
     kept = set_reader.beanie
     bolt = kept.goods.find_one({"title": "bolt"})
@@ -128,6 +129,8 @@ def test_beanie(set_of_one, set_reader):
     assert bolt["shelf"].id == kept.shelves.find_one({"name": "high"})["_id"]
     assert kept.goods.find_one({"title": "glue"})["_class_id"] == "Good.Perishable"
     assert kept.goods.index_information()["labels"]["partialFilterExpression"] == {"stock": {"$gt": 0}}
+    [readings] = kept.list_collections(filter={"name": "readings"})
+    assert readings["options"]["timeseries"]["granularity"] == "hours" and readings["options"]["expireAfterSeconds"] == 10**9
     assert kept.command("listCollections", filter={"name": "stock_by_label"})["cursor"]["firstBatch"][0]["type"] == "view"
 
 

@@ -24,6 +24,7 @@ use crate::commit::payload::{ALLOCATED, Header, MARKS, now_ms};
 use crate::definitions::builds::{RunningBuilds, stage_mark, unstage_mark};
 use crate::definitions::index_changes::stage_index_drop;
 use crate::definitions::known_index::{IndexesCreated, Known, known};
+use crate::definitions::series_indexes;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::{INDEXES_MAX, Index};
@@ -120,6 +121,9 @@ impl IndexBuilder {
         let is_empty = self.parts.commits.counts(collection.ident)?.documents == 0;
         let mut new: Vec<Index> = Vec::new();
         for spec in specs {
+            if let Some(series) = &collection.series {
+                series_indexes::check(series, spec.as_raw())?;
+            }
             let spec = collection.spec_of_index(spec);
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
             match known(&candidate, kept.iter().copied().chain(&new))? {
@@ -330,7 +334,7 @@ fn created<'i>(
     let specs: Vec<Value> = indexes.map(|index| index.spec.clone().into()).collect();
     DefinitionEvent::new(
         DefinitionKind::CreateIndexes,
-        collection.namespace.as_str(),
+        collection.told_name(),
         Some(collection.uuid),
     )
     .with("indexes", specs)

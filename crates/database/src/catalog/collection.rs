@@ -9,8 +9,9 @@ use quarry_bson::{Document, RawBinary, RawDocument, RawValue};
 use quarry_collation::Collation;
 
 use crate::catalog::plan_memory::PlanMemory;
+use crate::catalog::time_series::{TIME_SERIES, TimeSeries, append_time_key};
 use crate::catalog::validation::Validation;
-use crate::catalog::view::View;
+use crate::catalog::view::{VIEW_ON, View};
 use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -27,7 +28,8 @@ use crate::keyspace::namespace::Namespace;
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
-/// The option of a clustered collection whose documents go so many seconds after the date in their `_id`.
+/// The option of a clustered collection whose documents go so many seconds after the date in their `_id`, and of a time series whose
+/// measurements go so many seconds after they were taken.
 pub const EXPIRE_AFTER: &str = "expireAfterSeconds";
 
 /// The option with the specification of a collection's default collation.
@@ -56,6 +58,39 @@ pub struct CollectionDefinition {
     pub is_capped: bool,
 }
 
+/// What the name of a catalog entry means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionKind {
+    /// A collection, capped ones included.
+    Collection,
+    /// A pipeline over another collection.
+    View,
+    /// A collection of measurements.
+    TimeSeries,
+}
+
+impl CollectionKind {
+    /// The kind of an entry with these options.
+    pub(crate) fn of(options: RawDocument<'_>) -> CollectionKind {
+        if options.contains(VIEW_ON) {
+            CollectionKind::View
+        } else if options.contains(TIME_SERIES) {
+            CollectionKind::TimeSeries
+        } else {
+            CollectionKind::Collection
+        }
+    }
+
+    /// The name of the kind, as listCollections has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CollectionKind::Collection => "collection",
+            CollectionKind::View => "view",
+            CollectionKind::TimeSeries => TIME_SERIES,
+        }
+    }
+}
+
 /// A collection as one catalog entry describes it. A changed entry makes a new one.
 pub struct Collection {
     /// The name that it had when the entry was read.
@@ -74,6 +109,8 @@ pub struct Collection {
     pub validation: Option<Box<Validation>>,
     /// The definition, if the name means a view.
     pub view: Option<View>,
+    /// The definition, if it is a time series.
+    pub series: Option<Box<TimeSeries>>,
     /// How strings are compared by operations that do not say otherwise, and kept by indexes that do not.
     pub collation: Collation,
     /// The memory of the plans over it; the catalog sets it of what it keeps.
@@ -121,6 +158,7 @@ impl Collection {
         let collation = options.map_or(Ok(None), collation_of)?.unwrap_or_default();
         Ok(Collection {
             prefix: ident.prefix(),
+            series: options.and_then(|options| TimeSeries::of(&namespace, options)),
             namespace,
             ident,
             uuid,
@@ -133,6 +171,11 @@ impl Collection {
             entry,
             index_catalog: OnceLock::new(),
         })
+    }
+
+    /// What the name means, as listCollections calls it.
+    pub fn kind(&self) -> CollectionKind {
+        CollectionKind::of(self.options())
     }
 
     /// The options that `create` was given.
@@ -188,22 +231,63 @@ impl Collection {
         }
     }
 
-    /// The seconds after which documents go whose `_id` is a date, if they do.
+    /// The seconds after which documents go whose `_id` is a date, or the measurements of a time series, if they do.
     pub fn expire_after_s(&self) -> Option<i64> {
         let seconds = self.options().get(EXPIRE_AFTER)?.as_i64_exact();
-        seconds.filter(|_| self.is_clustered())
+        seconds.filter(|_| self.capped.is_none())
     }
 
-    /// Whether its records are ordered by `_id`: all are but capped ones.
+    /// Whether its records are ordered by `_id`: all are but capped ones and time series.
+    #[inline]
     pub fn is_clustered(&self) -> bool {
-        self.capped.is_none()
+        self.capped.is_none() && self.series.is_none()
+    }
+
+    /// The top-level field that its records are ordered by, if they are: each record key begins with its value.
+    pub fn records_path(&self) -> Option<&str> {
+        match (&self.series, self.is_clustered()) {
+            (Some(series), _) => Some(&series.time_field),
+            (None, true) => Some("_id"),
+            (None, false) => None,
+        }
+    }
+
+    /// What the record keys of a date begin with, in a collection that is ordered by dates.
+    pub fn date_key(&self, ms: i64) -> Vec<u8> {
+        let mut key = Vec::with_capacity(32);
+        append_time_key(&self.prefix, ms, &mut key);
+        key
+    }
+
+    /// The full name that the journal tells of its changes under.
+    pub(crate) fn told_name(&self) -> &str {
+        match &self.series {
+            None => self.namespace.as_str(),
+            Some(series) => &series.told,
+        }
+    }
+
+    /// Refuses a write of a transaction, or the making of it there, as MongoDB does for what is no ordinary collection.
+    pub fn refuse_in_transaction(&self) -> Result<()> {
+        let namespace = &self.namespace;
+        let message = match (&self.series, self.capped) {
+            (Some(_), _) => format!(
+                "Cannot write to a time-series collection in a multi-document transaction: {namespace}"
+            ),
+            (None, Some(_)) => format!(
+                "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
+            ),
+            (None, None) => return Ok(()),
+        };
+        let code = ErrorCode::OPERATION_NOT_SUPPORTED_IN_TRANSACTION;
+        Err(Error::invalid(code, message))
     }
 
     /// The RecordId of a record whose key is given without its prefix: the number of a capped collection's record, and of others the
     /// bytes of the key, as MongoDB shows those of a clustered collection.
     pub fn record_id<'r>(&self, record: &'r [u8]) -> RawValue<'r> {
         match record.try_into().map(i64::from_be_bytes) {
-            Ok(number) if !self.is_clustered() => RawValue::Int64(number),
+            Ok(number) if self.capped.is_some() => RawValue::Int64(number),
             _ => RawValue::Binary(RawBinary {
                 subtype: 0,
                 bytes: record,
@@ -287,7 +371,7 @@ impl Collection {
         }
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {
-            paths: PathNumbers::new(&indexes),
+            paths: PathNumbers::new(&indexes, self.records_path()),
             plan_choices: Arc::default(),
             has_partial: indexes.iter().any(|index| index.partial.is_some()),
             has_special: indexes.iter().any(|index| index.special.is_some()),

@@ -61,7 +61,7 @@ impl CollectionHolds {
             let Some(collection) = self.catalog.get(namespace)? else {
                 return Ok(None);
             };
-            let hold = if collection.is_clustered() {
+            let hold = if collection.capped.is_none() {
                 self.holds.shared(collection.ident, operation)?
             } else {
                 self.holds.exclusive(collection.ident, operation)?

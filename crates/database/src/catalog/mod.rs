@@ -7,5 +7,6 @@ pub(crate) mod cache;
 pub(crate) mod collection;
 pub(crate) mod collection_holds;
 pub(crate) mod plan_memory;
+pub(crate) mod time_series;
 pub(crate) mod validation;
 pub(crate) mod view;

@@ -6,7 +6,7 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 
 use super::Database;
-use crate::catalog::collection::{Collection, CollectionDefinition};
+use crate::catalog::collection::{Collection, CollectionDefinition, CollectionKind};
 use crate::definitions::changes::{Dropped, OnMade};
 use crate::definitions::collection_stats::CollStats;
 use crate::definitions::database_stats::DbStats;
@@ -209,7 +209,20 @@ impl Database {
             .set_validation(namespace, changed, operation, level)
     }
 
-    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    /// Gives a time series a granularity that is one step greater.
+    pub fn set_granularity(
+        &self,
+        namespace: &Namespace,
+        granularity: &str,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .set_granularity(namespace, granularity, operation, level)
+    }
+
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, and those of a time series after their
+    /// time, or stay.
     pub fn set_expire_after(
         &self,
         namespace: &Namespace,
@@ -259,12 +272,12 @@ impl Database {
         listing::list_collections_behind(&self.reads, database, behind, take)
     }
 
-    /// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
+    /// Like `list_collections_behind`, but hands over the names alone, and what they mean.
     pub fn list_names_behind(
         &self,
         database: &str,
         behind: Option<&str>,
-        take: &mut dyn FnMut(&str, bool),
+        take: &mut dyn FnMut(&str, CollectionKind),
     ) -> Result<Option<String>> {
         listing::list_names_behind(&self.reads, database, behind, take)
     }

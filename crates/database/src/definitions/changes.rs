@@ -13,13 +13,15 @@ use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::cache::Catalog;
-use crate::catalog::collection::{Collection, CollectionDefinition, new_entry};
+use crate::catalog::collection::{COLLATION, Collection, CollectionDefinition, new_entry};
 use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::time_series::{TIME_SERIES, check_name, first_index, told_name};
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::definitions::builds::stage_mark;
 use crate::definitions::index_changes::{id_spec, stage_index_drop};
+use crate::definitions::replacement::TEMPORARY;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -201,14 +203,23 @@ impl Definitions {
             )));
         };
         source.refuse_view()?;
+        refuse_renamed_series(&source, to, target)?;
         let mut batch = WriteBatch::new();
-        let mut event =
-            DefinitionEvent::new(DefinitionKind::Rename, from.as_str(), Some(source.uuid))
-                .with("to", to.as_str());
+        let mut event = DefinitionEvent::new(
+            DefinitionKind::Rename,
+            source.told_name(),
+            Some(source.uuid),
+        )
+        .with("to", told_as(&source, to));
         let replaced = self.holds.hold_exclusive(to, operation)?;
         let existing = replaced.as_ref().map(|(existing, _)| &**existing);
         let indexes = &self.catalog.index_catalog(&source)?.indexes;
         let entry = match target {
+            RenameTarget::Any if existing.is_some_and(|existing| existing.series.is_some()) => {
+                return Err(Error::NamespaceExists(format!(
+                    "a view already exists with that name: {to}"
+                )));
+            }
             RenameTarget::Free if existing.is_some() => {
                 return Err(Error::NamespaceExists(format!(
                     "target namespace `{to}` exists"
@@ -217,9 +228,12 @@ impl Definitions {
             RenameTarget::Free | RenameTarget::Any => source.entry.clone(),
             RenameTarget::As(expected) => {
                 self.check_unchanged(to, existing, expected)?;
-                let options = expected.map_or(RawDocument::EMPTY, |known| known.options.as_raw());
+                let options = match expected {
+                    Some(known) => known.options.clone(),
+                    None => lasting(source.options()),
+                };
                 let indexes: Vec<&Index> = indexes.iter().collect();
-                new_entry(source.ident, source.uuid, options, &indexes)
+                new_entry(source.ident, source.uuid, options.as_raw(), &indexes)
             }
         };
         if let Some(existing) = existing {
@@ -307,6 +321,9 @@ impl Definitions {
         self.check_case(namespace.database(), operation)?;
         let mut batch = WriteBatch::new();
         self.stage_dead(namespace, operation, &mut batch)?;
+        if options.contains(TIME_SERIES) {
+            check_name(namespace)?;
+        }
         let entry = self.first_entry(options)?;
         batch.put(
             &layout::catalog_key(namespace.database(), namespace.collection()),
@@ -323,15 +340,24 @@ impl Definitions {
     pub(crate) fn first_entry(&self, options: RawDocument<'_>) -> Result<Document> {
         let ident = self.commits.allocate_ident();
         let capped = options.get("capped").is_some_and(|value| value.is_truthy());
-        let id_index = if capped {
+        let series = options.get_document(TIME_SERIES).and_then(first_index);
+        let first = if capped {
             let ident = self.commits.allocate_ident();
             let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
             index.unique = true;
             Some(index)
+        } else if let Some(spec) = series {
+            // It keeps strings as the collection compares them.
+            let mut spec = spec;
+            if let Some(collation) = options.get_element(COLLATION) {
+                spec.append_element(collation);
+            }
+            let ident = self.commits.allocate_ident();
+            Some(Index::from_spec(spec.as_raw(), ident)?)
         } else {
             None
         };
-        let indexes: Vec<&Index> = id_index.iter().collect();
+        let indexes: Vec<&Index> = first.iter().collect();
         Ok(new_entry(ident, new_uuid(), options, &indexes))
     }
 
@@ -346,7 +372,7 @@ impl Definitions {
         };
         let mut batch = WriteBatch::new();
         let indexes = self.stage_drop(&collection, &mut batch)?;
-        let event = DefinitionEvent::drop_of(&collection);
+        let event = drop_of(&collection);
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         Ok(Some((Dropped { indexes }, lsn)))
     }
@@ -377,9 +403,20 @@ impl Definitions {
     }
 }
 
+/// The event of a collection that is dropped. That of a time series is one of the system's collection that the journal tells of.
+pub(super) fn drop_of(collection: &Collection) -> DefinitionEvent {
+    match collection.series {
+        None => DefinitionEvent::drop_of(collection),
+        Some(_) => {
+            let (kind, uuid) = (DefinitionKind::Drop, Some(collection.uuid));
+            DefinitionEvent::new(kind, collection.told_name(), uuid)
+        }
+    }
+}
+
 /// The event of a collection that is made.
 pub(crate) fn creation(collection: &Collection) -> DefinitionEvent {
-    let namespace = collection.namespace.as_str();
+    let namespace = collection.told_name();
     let event = DefinitionEvent::new(DefinitionKind::Create, namespace, Some(collection.uuid));
     event.with("o", collection.options())
 }
@@ -399,11 +436,44 @@ pub(crate) fn stage_expiring<'i>(
     }
 }
 
-/// Like `stage_expiring`, for a collection whose documents expire by their `_id`s. Its own ident is marked.
+/// Like `stage_expiring`, for a collection whose documents expire by their record keys. Its own ident is marked.
 pub(crate) fn stage_expiring_records(collection: &Collection, batch: &mut WriteBatch) {
     if collection.expire_after_s().is_some() {
         let name = collection.namespace.as_str().as_bytes();
         batch.put(&layout::expiring_key(collection.ident), name);
+    }
+}
+
+/// The options without the one that a collection has until it gets its place.
+fn lasting(options: RawDocument<'_>) -> Document {
+    Document::build(|out| {
+        for option in options.iter().filter(|option| option.name() != TEMPORARY) {
+            out.append_element(option);
+        }
+    })
+}
+
+/// The name that the journal tells of a collection under once it is called so.
+fn told_as(collection: &Collection, name: &Namespace) -> String {
+    match collection.series {
+        None => name.as_str().to_owned(),
+        Some(_) => told_name(name),
+    }
+}
+
+/// A time series keeps its name, as in MongoDB; a temporary one that is to take a place gets one.
+fn refuse_renamed_series(
+    source: &Collection,
+    to: &Namespace,
+    target: RenameTarget<'_>,
+) -> Result<()> {
+    match (&source.series, target) {
+        (None, _) => Ok(()),
+        (Some(_), RenameTarget::As(_)) => check_name(to),
+        (Some(_), _) => Err(Error::invalid(
+            ErrorCode::COMMAND_NOT_SUPPORTED_ON_VIEW,
+            format!("cannot rename view: {}", source.namespace),
+        )),
     }
 }
 

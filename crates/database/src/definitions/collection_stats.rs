@@ -6,6 +6,7 @@ use quarry_storage::{Engine, KeyRange};
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Capped, Collection};
+use crate::catalog::time_series::TimeSeries;
 use crate::commit::commits::Commits;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
@@ -23,6 +24,8 @@ pub struct CollStats {
     pub storage_bytes: u64,
     /// The bounds, if the collection is capped.
     pub capped: Option<Capped>,
+    /// The definition, if the collection is a time series.
+    pub series: Option<Box<TimeSeries>>,
     /// The indexes, the `_id` index first.
     pub indexes: Vec<IndexStats>,
 }
@@ -101,6 +104,7 @@ impl Sizes {
             data_bytes: counts.bytes,
             storage_bytes,
             capped: collection.capped,
+            series: collection.series.clone(),
             indexes,
         })
     }

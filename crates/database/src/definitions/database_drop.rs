@@ -29,7 +29,7 @@ use quarry_storage::WriteBatch;
 use crate::catalog::collection::Collection;
 use crate::commit::definition_event::{DROPS_FIELD, DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, Header};
-use crate::definitions::changes::Definitions;
+use crate::definitions::changes::{Definitions, drop_of};
 use crate::definitions::listing::{Entries, is_there};
 use crate::error::Result;
 use crate::keyspace::layout;
@@ -114,7 +114,7 @@ impl Definitions {
             if is_dead {
                 continue;
             }
-            let event = DefinitionEvent::drop_of(&collection);
+            let event = drop_of(&collection);
             bytes += event.body.as_bytes().len();
             if bytes > DROPS_BYTES_MAX {
                 return Ok(None);

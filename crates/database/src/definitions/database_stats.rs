@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
+use crate::catalog::time_series::TIME_SERIES;
 use crate::catalog::view::VIEW_ON;
 use crate::commit::decode_counts;
 use crate::definitions::collection_stats::Sizes;
@@ -142,7 +143,8 @@ impl Members {
         let is_capped = options
             .and_then(|options| options.get("capped"))
             .is_some_and(|value| value.is_truthy());
-        self.id_indexes += u64::from(!is_capped);
+        let is_series = options.is_some_and(|options| options.contains(TIME_SERIES));
+        self.id_indexes += u64::from(!is_capped && !is_series);
         let position = |number: usize| u32::try_from(number).map_err(|_| broken());
         self.collections.push(Member {
             ident,

@@ -8,6 +8,7 @@ use crate::catalog::collection::Collection;
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::definitions::builds::unstage_mark;
 use crate::definitions::changes::{Definitions, not_found};
+use crate::definitions::series_indexes;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::access_counter::AccessCounter;
@@ -185,7 +186,7 @@ impl Definitions {
         }
         let event = DefinitionEvent::new(
             DefinitionKind::Modify,
-            namespace.as_str(),
+            collection.told_name(),
             Some(collection.uuid),
         );
         let event = event
@@ -216,7 +217,7 @@ impl Definitions {
         }
         let event = DefinitionEvent::new(
             DefinitionKind::DropIndexes,
-            collection.namespace.as_str(),
+            collection.told_name(),
             Some(collection.uuid),
         );
         let events = match dropped.is_empty() {
@@ -268,6 +269,11 @@ fn check_conversion(collection: &Collection, index: &Index) -> Result<()> {
             ErrorCode::INVALID_OPTIONS,
             "TTL indexes are not supported for capped collections.",
         ));
+    }
+    if let Some(series) = &collection.series {
+        let mut spec = index.spec.clone();
+        spec.append("expireAfterSeconds", 0);
+        series_indexes::check(series, spec.as_raw())?;
     }
     if index.pattern.fields.len() > 1 {
         return Err(Error::invalid(

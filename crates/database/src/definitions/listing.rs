@@ -5,8 +5,7 @@
 use quarry_bson::{Document, RawDocument, RawValue};
 use quarry_storage::KeyRange;
 
-use crate::catalog::collection::Collection;
-use crate::catalog::view::VIEW_ON;
+use crate::catalog::collection::{Collection, CollectionKind};
 use crate::error::{Error, Result};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -168,19 +167,17 @@ pub fn list_collections_behind_while(
     })
 }
 
-/// Like `list_collections_behind`, but hands over the names alone, and whether they are of views.
+/// Like `list_collections_behind`, but hands over the names alone, and what they mean.
 pub fn list_names_behind(
     reads: &Reads,
     database: &str,
     behind: Option<&str>,
-    take: &mut dyn FnMut(&str, bool),
+    take: &mut dyn FnMut(&str, CollectionKind),
 ) -> Result<Option<String>> {
     walk_behind(reads, database, behind, &mut |entry| {
         let options = entry.document.get_document("options");
-        take(
-            entry.name,
-            options.is_some_and(|options| options.contains(VIEW_ON)),
-        );
+        let options = options.unwrap_or(RawDocument::EMPTY);
+        take(entry.name, CollectionKind::of(options));
         Ok(true)
     })
 }
@@ -236,7 +233,7 @@ fn read_ident(entry: RawDocument<'_>) -> Option<Ident> {
 /// An index whose documents expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiringIndex {
-    /// The index, or the collection itself where its documents expire by their `_id`s.
+    /// The index, or the collection itself where its documents expire by their record keys.
     pub ident: Ident,
     /// Its collection.
     pub namespace: Namespace,

@@ -15,3 +15,4 @@ pub(crate) mod listing;
 pub(crate) mod noted;
 mod option_changes;
 pub(crate) mod replacement;
+pub(crate) mod series_indexes;

@@ -5,6 +5,7 @@ use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
 use crate::catalog::collection::{COLLATION, Collection, EXPIRE_AFTER, PRE_IMAGES};
+use crate::catalog::time_series::{TIME_SERIES, with_granularity};
 use crate::catalog::validation::VALIDATOR;
 use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
@@ -32,6 +33,7 @@ impl Definitions {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
+        refuse_on_series(&collection, PRE_IMAGES)?;
         let was = collection.keeps_pre_images;
         if was == enabled {
             drop((hold, ddl));
@@ -59,6 +61,9 @@ impl Definitions {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
+        if let Some(option) = changed.iter().next() {
+            refuse_on_series(&collection, &option.name().to_string_lossy())?;
+        }
         let mut was = Document::new();
         for option in collection.options() {
             if changed.contains(option.name().as_bytes()) {
@@ -70,7 +75,8 @@ impl Definitions {
         self.commits().settle(Some(lsn), level)
     }
 
-    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, or stay.
+    /// Has documents of a clustered collection go so many seconds after the date in their `_id`, and those of a time series after their
+    /// time, or stay.
     pub fn set_expire_after(
         &self,
         namespace: &Namespace,
@@ -83,7 +89,7 @@ impl Definitions {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
-        if !collection.options().contains(CLUSTERED_INDEX) {
+        if !collection.options().contains(CLUSTERED_INDEX) && collection.series.is_none() {
             let text =
                 "'expireAfterSeconds' option is only supported on collections clustered by _id";
             return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, text));
@@ -102,6 +108,36 @@ impl Definitions {
             return self.commits().settle(None, level);
         }
         let lsn = self.put_options(&collection, &option(seconds), &option(was))?;
+        drop((hold, ddl));
+        self.commits().settle(Some(lsn), level)
+    }
+
+    /// Gives a time series a granularity that is one step greater. It rules nothing here, and is shown.
+    pub fn set_granularity(
+        &self,
+        namespace: &Namespace,
+        granularity: &str,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds().lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        let Some(series) = collection.options().get_document(TIME_SERIES) else {
+            let text = "option only supported on a time-series collection: timeseries";
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, text));
+        };
+        let Some(changed) = with_granularity(series, granularity)? else {
+            drop((hold, ddl));
+            return self.commits().settle(None, level);
+        };
+        let option = |series: RawDocument<'_>| {
+            Document::build(|out| {
+                out.append(TIME_SERIES, series);
+            })
+        };
+        let lsn = self.put_options(&collection, &option(changed.as_raw()), &option(series))?;
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)
     }
@@ -128,7 +164,7 @@ impl Definitions {
             }
             options.append_element(option);
         }
-        let namespace = collection.namespace.as_str();
+        let namespace = collection.told_name();
         let kind = DefinitionKind::Modify;
         let event = DefinitionEvent::new(kind, namespace, Some(collection.uuid));
         let event = event.with("o", changed.as_raw()).with("was", was.as_raw());
@@ -182,7 +218,7 @@ impl Definitions {
         };
         collection.refuse_view()?;
         let kind = DefinitionKind::Modify;
-        let event = DefinitionEvent::new(kind, namespace.as_str(), Some(collection.uuid));
+        let event = DefinitionEvent::new(kind, collection.told_name(), Some(collection.uuid));
         let event = event
             .with("o", Document::new())
             .with("was", Document::new());
@@ -228,5 +264,16 @@ impl Definitions {
         let lsn = self.put_entry_with(&collection, options.as_raw(), &[], 0, &[event], batch)?;
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)
+    }
+}
+
+/// Refuses an option that a time series cannot have.
+fn refuse_on_series(collection: &Collection, option: &str) -> Result<()> {
+    match collection.series {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(
+            ErrorCode::INVALID_OPTIONS,
+            format!("option not supported on a time-series collection: {option}"),
+        )),
     }
 }

@@ -17,7 +17,7 @@ use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
 
 /// The option of a collection that is dropped after a crash.
-const TEMPORARY: &str = "temp";
+pub(super) const TEMPORARY: &str = "temp";
 /// The beginning of the names of temporary collections, as MongoDB's `$out` gives them.
 const PREFIX: &str = "tmp.agg_out.";
 

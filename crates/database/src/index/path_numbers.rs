@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::index::definition::Index;
 
-/// The number of `_id`, which every collection has an index for.
-const ID: u16 = 0;
+/// The number of the path that records are ordered by, if they are: `_id`, or the time of a time series.
+const RECORDS: u16 = 0;
 
 /// Numbers for the paths that the indexes of a collection name, so that plans compare numbers instead of texts.
 pub struct PathNumbers {
@@ -17,9 +17,9 @@ pub struct PathNumbers {
 }
 
 impl PathNumbers {
-    pub(crate) fn new(indexes: &[Index]) -> PathNumbers {
+    pub(crate) fn new(indexes: &[Index], of_records: Option<&str>) -> PathNumbers {
         let mut numbers = HashMap::new();
-        numbers.insert(Box::from("_id"), ID);
+        numbers.insert(Box::from(of_records.unwrap_or("_id")), RECORDS);
         let mut of_indexes = Vec::with_capacity(indexes.len());
         for index in indexes {
             let fields = index.pattern.fields.iter().map(|field| {
@@ -44,9 +44,9 @@ impl PathNumbers {
         &self.of_indexes[position]
     }
 
-    /// The numbers of the key of a clustered collection's records.
+    /// The numbers of the key of records that are ordered by a path.
     pub fn of_records(&self) -> &'static [u16] {
-        &[ID]
+        &[RECORDS]
     }
 
     /// Numbers are below it.

@@ -6,8 +6,9 @@
 use crate::keyspace::ident::Ident;
 
 /// The version of the layout; a reader refuses a newer one. An older one down to `FORMAT_VERSION_OLDEST` is read as it
-/// is and named anew at the start: version 2 added cut index keys, version 3 views, and neither changed anything that was there.
-pub const FORMAT_VERSION: u32 = 3;
+/// is and named anew at the start: version 2 added cut index keys, version 3 views, version 4 time series, and none changed anything
+/// that was there.
+pub const FORMAT_VERSION: u32 = 4;
 /// The oldest version that is read.
 pub const FORMAT_VERSION_OLDEST: u32 = 1;
 

@@ -101,7 +101,7 @@ impl CollectionSnapshot {
         }
     }
 
-    /// The record key of the document with this `_id`, if it is there.
+    /// The record key of the document with this `_id`, if it is there. Time series have no such key.
     pub fn find_id(&self, id: RawValue<'_>) -> Result<Option<Vec<u8>>> {
         if self.collection.is_clustered() {
             let key = self.collection.record_key(id);

@@ -208,13 +208,22 @@ impl Check<'_> {
         }
     }
 
-    /// Looks at what a document is by itself: whether it stands under the key of its `_id` and suits the validator.
+    /// Looks at what a document is by itself: whether it stands under the key of its `_id` or its time and suits the validator.
     fn own(&mut self, key: &[u8], id: RawValue<'_>, document: RawDocument<'_>) -> Result<()> {
         if self.collection.is_clustered() {
             let mut expected = Vec::new();
             self.collection.append_record_key(&mut expected, id)?;
             if expected != key {
                 let message = format!("the document with _id {id} stands under another key");
+                self.invalid(key, message);
+            }
+        }
+        if let Some(series) = &self.collection.series {
+            let begin = series
+                .time_of(document)
+                .map(|ms| self.collection.date_key(ms));
+            if !begin.is_ok_and(|begin| key.starts_with(&begin)) {
+                let message = format!("the measurement with _id {id} stands under another time");
                 self.invalid(key, message);
             }
         }

@@ -14,6 +14,7 @@ use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
 use super::unit::{Latest, Piece, Unit, WriteUnit};
 use super::{PIECE_ENTRIES_MAX, Recorded, Writer};
 use crate::catalog::collection::{Capped, Collection, IndexCatalog};
+use crate::catalog::time_series::TimeSeries;
 use crate::catalog::validation::Validation;
 use crate::error::{Error, Result};
 use crate::index::found_fields::Found;
@@ -55,7 +56,7 @@ impl Writer {
         let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
         insert.prepare(&mut unit, operation)?;
         let large = insert.bytes_len();
-        let admitted = match collection.is_clustered() {
+        let admitted = match collection.capped.is_none() {
             true => self.admit(large, operation)?,
             false if turn.is_some() => turn,
             false => self.admit_under_exclusive_hold(large, operation)?,
@@ -98,7 +99,7 @@ impl Writer {
     fn until(&self, collection: &Collection, documents: usize, bytes: usize) -> Until {
         let is_small = bytes < LARGE_BATCH_BYTES;
         let waits_alone = self.keeps_locks_over_sync && documents == 1 && is_small;
-        match waits_alone && collection.is_clustered() {
+        match waits_alone && collection.capped.is_none() {
             true => Until::Synced,
             false => Until::Applied,
         }
@@ -173,7 +174,7 @@ impl Writer {
                 continue;
             };
             collection.refuse_view()?;
-            let (hold, turn) = if collection.is_clustered() {
+            let (hold, turn) = if collection.capped.is_none() {
                 (holds.shared(collection.ident, operation)?, None)
             } else {
                 let bytes = documents.iter().map(|document| document.as_bytes().len());
@@ -317,7 +318,11 @@ impl<'i> InsertPiece<'i> {
 
     fn make_record_keys(&mut self) -> Result<()> {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
-        if !self.collection.is_clustered() {
+        if let Some(series) = &self.collection.series {
+            self.make_series_keys(series);
+            return Ok(());
+        }
+        if self.collection.capped.is_some() {
             return self.make_record_ids();
         }
         for (position, document) in self.documents.iter().enumerate() {
@@ -345,16 +350,34 @@ impl<'i> InsertPiece<'i> {
         Ok(())
     }
 
+    /// Time series: the time of each measurement, and a number. One without a time has no key.
+    fn make_series_keys(&mut self, series: &TimeSeries) {
+        let (numbers, prefix) = (&self.writer.series_keys, &self.collection.prefix);
+        for (position, document) in self.documents.iter().enumerate() {
+            let time = series.time_of(*document);
+            let added = (self.record_keys)
+                .push_with(|keys| time.map(|ms| numbers.append(prefix, ms, keys)));
+            if let Err(error) = added {
+                self.refuse(position, error);
+            }
+        }
+    }
+
     fn lock_hashes(&self) -> SmallVec<[u64; 4]> {
         self.record_keys.iter().map(key_hash).collect()
     }
 
-    /// Refuses an `_id` that is stored already or stands twice in the piece.
+    /// Refuses an `_id` that is stored already or stands twice in the piece; `_id`s of a time series need not be unique.
     fn refuse_known_ids(&mut self, latest: Latest<'_>) -> Result<()> {
-        if !self.collection.is_clustered() {
+        if self.collection.capped.is_some() {
             return Ok(());
         }
-        for position in self.known_ids(latest)? {
+        let known = self.known_ids(latest)?;
+        // Another run has drawn the number of a measurement before: the client's next attempt has other ones.
+        if self.collection.series.is_some() && !known.is_empty() {
+            return Err(Error::WriteConflict);
+        }
+        for position in known {
             let error = duplicate_id(self.collection, self.documents[position]);
             self.refuse(position, error);
         }

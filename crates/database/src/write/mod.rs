@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::collection_holds::CollectionHolds;
+use crate::catalog::time_series::SeriesKeys;
 use crate::commit::Counts;
 use crate::commit::commits::Commits;
 use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, now_ms};
@@ -129,6 +130,7 @@ pub struct Writer {
     parts: WriteParts,
     /// The last RecordId that each capped collection has given. Read and changed under its exclusive hold.
     record_ids: Mutex<FxHashMap<Ident, u64>>,
+    series_keys: SeriesKeys,
     keeps_locks_over_sync: bool,
     transactions: Arc<OpenTransactions>,
     #[cfg(test)]
@@ -140,6 +142,7 @@ impl Writer {
         Writer {
             parts,
             record_ids: Mutex::default(),
+            series_keys: SeriesKeys::new(),
             keeps_locks_over_sync,
             transactions: Arc::default(),
             #[cfg(test)]
@@ -217,7 +220,7 @@ impl Writer {
         let delta = [Delta {
             ident: collection.ident,
             uuid: collection.uuid,
-            namespace: collection.namespace.as_str().as_bytes(),
+            namespace: collection.told_name().as_bytes(),
             documents: piece.documents,
             bytes: piece.bytes,
         }];

@@ -98,12 +98,12 @@ impl Writer {
         let mut change = ModifyPiece::new(&collection, index_catalog, record_keys);
         change.prepare(self, &mut unit, compute, operation)?;
         let bytes = change.bytes_len();
-        let _admitted = match collection.is_clustered() {
+        let _admitted = match collection.capped.is_none() {
             true => self.admit(bytes, operation)?,
             false => self.admit_under_exclusive_hold(bytes, operation)?,
         };
         let mut piece = change.stage();
-        if !collection.is_clustered() {
+        if collection.capped.is_some() {
             self.keep_record_id(&collection, change.deleted(), &mut piece)?;
         }
         let mut outcome = change.outcome;

@@ -9,7 +9,7 @@
 //! a collection there holds it too.
 //!
 //! MongoDB refuses some things in a transaction, which are refused here with its codes: the databases `admin`, `config` and
-//! `local`, writes to capped and system collections, and indexes on anything but a collection that the transaction has
+//! `local`, writes to capped and system collections and to time series, and indexes on anything but a collection that the transaction has
 //! made and that is empty.
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use quarry_bson::{Document, RawDocument};
 use super::Writer;
 use super::unit::WriteUnit;
 use crate::catalog::collection::{Collection, new_entry};
+use crate::catalog::time_series::TIME_SERIES;
 use crate::catalog::view::VIEW_ON;
 use crate::definitions::changes::{stage_expiring, stage_expiring_records};
 use crate::definitions::known_index::{IndexesCreated, known};
@@ -73,7 +74,7 @@ impl Writer {
                 unit.compare_absent(namespace)?;
                 return Ok(None);
             };
-            if !collection.is_clustered() && unit.reads_a_snapshot() {
+            if collection.capped.is_some() && unit.reads_a_snapshot() {
                 unit.hold_database(&collection, operation)?;
             } else {
                 unit.hold(&collection, operation)?;
@@ -103,11 +104,7 @@ impl Writer {
                 "Cannot write to the system collection '{namespace}' in a transaction."
             )));
         }
-        if !collection.is_clustered() {
-            return Err(not_in_a_transaction(format!(
-                "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
-            )));
-        }
+        collection.refuse_in_transaction()?;
         Ok(collection)
     }
 
@@ -141,6 +138,11 @@ impl Writer {
         if options.get("capped").is_some_and(|value| value.is_truthy()) {
             return Err(not_in_a_transaction(format!(
                 "Cannot create the capped collection '{namespace}' in a transaction."
+            )));
+        }
+        if options.contains(TIME_SERIES) {
+            return Err(not_in_a_transaction(format!(
+                "Cannot create a time-series collection in a multi-document transaction: '{namespace}'"
             )));
         }
         if options.contains(VIEW_ON) {

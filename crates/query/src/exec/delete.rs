@@ -47,7 +47,7 @@ fn delete_in(
     let mut totals = if request.is_multi {
         target.modify_all(Effect::Delete, &mut |_, _, _| Ok(Change::Delete))?
     } else {
-        target.modify_one(&mut |_, _, _| Ok(Change::Delete))?
+        target.modify_one(Effect::Delete, &mut |_, _, _| Ok(Change::Delete))?
     };
     totals.settle(scope, level)?;
     Ok(match target.take_imposed() {

@@ -1,5 +1,5 @@
 //! Documents that have expired: those whose date in the field of an index with `expireAfterSeconds` is old enough, and those of a
-//! clustered collection with that option whose `_id` is such a date.
+//! clustered collection with that option whose `_id` is such a date. Those of a time series are measurements, by their time.
 //!
 //! They are found by the entries of that index, a piece at a time, and deleted like any others: under their locks, after a
 //! second look at the date, with what change streams are told of a delete. An array expires with its earliest date; a value
@@ -74,15 +74,15 @@ pub fn expire(
 enum Dates<'i> {
     /// In the first field of an index.
     Index(&'i Index),
-    /// In the `_id`s of a clustered collection.
-    Records,
+    /// In the field that the records of a collection are ordered by.
+    Records(&'i str),
 }
 
 impl<'i> Dates<'i> {
     fn path(self) -> &'i str {
         match self {
             Dates::Index(index) => &index.pattern.fields[0].path,
-            Dates::Records => "_id",
+            Dates::Records(path) => path,
         }
     }
 }
@@ -93,8 +93,9 @@ fn dates<'s>(
     expiring: &ExpiringIndex,
 ) -> Result<Option<(Dates<'s>, i64)>> {
     if expiring.ident == snapshot.collection.ident {
-        let seconds = snapshot.collection.expire_after_s();
-        return Ok(seconds.map(|seconds| (Dates::Records, seconds)));
+        let collection = &snapshot.collection;
+        let dates = collection.records_path().map(Dates::Records);
+        return Ok(dates.zip(collection.expire_after_s()));
     }
     let mut indexes = snapshot.index_catalog()?.indexes.iter();
     let index = indexes.find(|index| index.ident == expiring.ident && !index.building);
@@ -123,7 +124,7 @@ impl Due {
         let (mut due, mut bytes) = (Due::default(), 0);
         let range = match dates {
             Dates::Index(index) => range_before(index, before),
-            Dates::Records => records_before(&snapshot.collection, before),
+            Dates::Records(_) => records_before(&snapshot.collection, before),
         };
         let mut cursor = snapshot.cursor(range)?;
         match behind {
@@ -138,7 +139,7 @@ impl Due {
                     snapshot.get(&record, &mut |document| bytes += document.len())?;
                     record
                 }
-                Dates::Records => {
+                Dates::Records(_) => {
                     bytes += value.len();
                     key.to_vec()
                 }
@@ -168,12 +169,11 @@ fn due_before(path: &str, before: i64) -> Document {
     filter
 }
 
-/// The records whose `_id`s are dates up to that one.
+/// The records whose keys begin with dates up to that one.
 fn records_before(collection: &Collection, before: i64) -> KeyRange {
-    let key = |ms: i64| collection.record_key(RawValue::DateTime(ms));
     KeyRange {
-        start: key(i64::MIN),
-        ..KeyRange::prefix(&key(before))
+        start: collection.date_key(i64::MIN),
+        ..KeyRange::prefix(&collection.date_key(before))
     }
 }
 

@@ -487,6 +487,10 @@ fn by_id(
     if collection.view.is_some() {
         return Ok(Some(Found::View(collection)));
     }
+    // Several measurements may have the `_id`, and no key tells them.
+    if collection.series.is_some() {
+        return Ok(None);
+    }
     operation.plan.get_or_init(|| PlanSummary::IdHack);
     let mut found = Vec::new();
     if collection.is_clustered() {

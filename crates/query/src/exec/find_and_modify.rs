@@ -6,7 +6,7 @@ use quarry_bson::{DateTime, Document, RawDocument};
 use quarry_database::{Change, Error, Level, Operation, Scope};
 
 use super::collation::{Outcome, run_collated};
-use super::modify::Target;
+use super::modify::{Effect, Target};
 use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
 use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
@@ -86,28 +86,29 @@ fn find_and_modify_in(
     // An upsert that loses its `_id` to another writer starts over, and then finds that writer's document.
     for attempt in 0..UPSERT_ATTEMPTS_MAX {
         let mut outcome = FindAndModifyOutcome::default();
-        let mut totals = target.modify_one(&mut |document, details, out| {
-            let change = match &update {
-                None => Change::Delete,
-                Some(update) => applying(update)(document, details, out)?,
-            };
-            let is_written = matches!(change, Change::Update | Change::Replace);
-            let is_new = request.returns_new && is_written;
-            let shown = if is_new {
-                shown(RawDocument::new(out)?)?
-            } else {
-                shown(document)?
-            };
-            let found = FindAndModifyOutcome {
-                matched: true,
-                upserted: None,
-                value: Some(shown),
-            };
-            // Noted before the piece commits, because the record of a retryable write goes into the same batch.
-            recorded::note_found(operation, &request, &found);
-            outcome = found;
-            Ok(change)
-        })?;
+        let mut totals =
+            target.modify_one(Effect::FindAndModify, &mut |document, details, out| {
+                let change = match &update {
+                    None => Change::Delete,
+                    Some(update) => applying(update)(document, details, out)?,
+                };
+                let is_written = matches!(change, Change::Update | Change::Replace);
+                let is_new = request.returns_new && is_written;
+                let shown = if is_new {
+                    shown(RawDocument::new(out)?)?
+                } else {
+                    shown(document)?
+                };
+                let found = FindAndModifyOutcome {
+                    matched: true,
+                    upserted: None,
+                    value: Some(shown),
+                };
+                // Noted before the piece commits, because the record of a retryable write goes into the same batch.
+                recorded::note_found(operation, &request, &found);
+                outcome = found;
+                Ok(change)
+            })?;
         totals.settle(scope, level)?;
         if let Some(collation) = target.take_imposed() {
             return Ok(Outcome::Imposed(collation));

@@ -23,6 +23,7 @@ mod modify;
 mod plan_cache;
 mod recorded;
 mod request;
+mod series;
 mod settings;
 mod update;
 mod view;

@@ -13,6 +13,7 @@ use quarry_timing::{Phase, phase};
 
 use super::collation::imposed;
 use super::find::{plan, whole_id};
+use super::series;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
@@ -38,6 +39,8 @@ pub(super) struct Target<'t> {
     filter: RawDocument<'t>,
     /// The order in which the first document is sought.
     sort: Option<RawDocument<'t>>,
+    /// Whether a document is made where none matches.
+    pub is_upsert: bool,
     hint: Option<RawValue<'t>>,
     context: Option<&'t ExpressionContext>,
     /// The context where the request gives none, made when something asks for it.
@@ -60,11 +63,13 @@ pub(super) struct Totals {
     pub lsn: Option<u64>,
 }
 
-/// The change to be made to many documents.
+/// The change to be made.
 #[derive(Clone, Copy)]
 pub(super) enum Effect<'u> {
     Delete,
     Update(&'u Update),
+    /// What findAndModify does with one document.
+    FindAndModify,
 }
 
 /// Computes the change of a document that matches.
@@ -92,6 +97,7 @@ impl<'t> Target<'t> {
             filter,
             hint,
             sort: None,
+            is_upsert: false,
             parsed: OnceCell::new(),
             imposed: Cell::new(None),
         }
@@ -163,14 +169,33 @@ impl<'t> Target<'t> {
         is_imposed
     }
 
+    /// Refuses a change of a view, and one that a time series cannot have.
+    fn refuse(&self, collection: &Collection, effect: Effect<'_>, is_multi: bool) -> Result<()> {
+        collection.refuse_view()?;
+        let Some(series) = &collection.series else {
+            return Ok(());
+        };
+        if self.scope.is_in_transaction() {
+            collection.refuse_in_transaction()?;
+        }
+        match effect {
+            Effect::Delete => Ok(()),
+            Effect::FindAndModify => Err(series::no_find_and_modify(self.namespace)),
+            Effect::Update(update) => {
+                series::check_kind(series, is_multi, self.is_upsert)?;
+                series::check_update(series, &self.parsed()?.matcher, update)
+            }
+        }
+    }
+
     /// Changes the first document that matches, or none.
-    pub fn modify_one(&self, compute: &mut Compute<'_>) -> Result<Totals> {
+    pub fn modify_one(&self, effect: Effect<'_>, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
         if let Some(id) = self.id {
             let Some(collection) = self.scope.collection(self.namespace, self.operation)? else {
                 return Ok(totals);
             };
-            collection.refuse_view()?;
+            self.refuse(&collection, effect, false)?;
             if self.is_imposed(&collection) {
                 return Ok(totals);
             }
@@ -188,7 +213,7 @@ impl<'t> Target<'t> {
         let matcher = Some(&self.parsed()?.matcher);
         for _ in 0..ATTEMPTS_MAX {
             self.operation.check()?;
-            let Some((ident, key)) = self.first()? else {
+            let Some((ident, key)) = self.first(effect)? else {
                 return Ok(totals);
             };
             self.piece(ident, &[key], matcher, compute, &mut totals)?;
@@ -207,7 +232,7 @@ impl<'t> Target<'t> {
         let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(totals);
         };
-        snapshot.collection.refuse_view()?;
+        self.refuse(&snapshot.collection, effect, true)?;
         if self.is_imposed(&snapshot.collection) {
             return Ok(totals);
         }
@@ -317,11 +342,11 @@ impl<'t> Target<'t> {
     }
 
     /// The record key of the first document that matches, in the wanted order.
-    fn first(&self) -> Result<Option<(Ident, Vec<u8>)>> {
+    fn first(&self, effect: Effect<'_>) -> Result<Option<(Ident, Vec<u8>)>> {
         let Some(snapshot) = self.scope.snapshot(self.namespace, self.operation)? else {
             return Ok(None);
         };
-        snapshot.collection.refuse_view()?;
+        self.refuse(&snapshot.collection, effect, false)?;
         if self.is_imposed(&snapshot.collection) {
             return Ok(None);
         }

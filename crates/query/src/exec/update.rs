@@ -62,6 +62,7 @@ fn update_in(
         target.set_parsed(Box::new(parsed), request.sort);
     }
     target.check()?;
+    target.is_upsert = request.is_upsert;
     if request.is_upsert {
         target.check_upsert()?;
     }
@@ -80,7 +81,7 @@ fn update_in(
         let mut totals = if request.is_multi {
             target.modify_all(Effect::Update(&update), &mut apply)?
         } else {
-            target.modify_one(&mut apply)?
+            target.modify_one(Effect::Update(&update), &mut apply)?
         };
         totals.settle(scope, level)?;
         if let Some(collation) = target.take_imposed() {

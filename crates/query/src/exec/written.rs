@@ -8,6 +8,7 @@
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
 use quarry_database::{
     COLLATION, CollectionDefinition, Error as DatabaseError, Level, Namespace, Operation, Scope,
+    TIME_SERIES, complete_time_series,
 };
 
 use super::executor::Executor;
@@ -95,8 +96,8 @@ impl ResultWriter<'_> {
             let text = format!("namespace '{target}' is capped so it can't be used for $out");
             return Err(Error::location(17152, text));
         }
-        let options = replaced.as_ref().map(|replaced| replaced.options.as_raw());
-        let options = options.unwrap_or(RawDocument::EMPTY);
+        let options = options_of(out, &target, replaced.as_ref())?;
+        let options = options.as_raw();
         let temporary = database.create_temporary(target.database(), options, self.operation)?;
         let indexes = replaced.as_ref().map(indexes_as_they_are);
         let filled = self.fill(&temporary, indexes.as_deref(), documents);
@@ -173,6 +174,11 @@ impl ResultWriter<'_> {
     fn write_merge(&self, merge: &Merge, mut documents: Executor) -> Result<()> {
         let target = self.namespace(&merge.target, "$merge", CODES_OF_MERGE)?;
         self.scope.outside_transactions()?;
+        let collection = self.scope.collection(&target, self.operation)?;
+        if collection.is_some_and(|collection| collection.series.is_some()) {
+            let text = format!("Cannot $merge to time-series collection {target}");
+            return Err(Error::new(ErrorCode::INVALID_OPTIONS, text));
+        }
         let mut merging = Merging {
             writer: self,
             accepts_null: self.check_on(merge, &target)?,
@@ -212,6 +218,39 @@ impl ResultWriter<'_> {
             let text = "Cannot find index to verify that join fields will be unique";
             Error::location(51183, text)
         })
+    }
+}
+
+/// The options of the collection that `$out` fills: those of the one that it replaces, or those of a new time series.
+fn options_of(
+    out: &Out,
+    target: &Namespace,
+    replaced: Option<&CollectionDefinition>,
+) -> Result<Document> {
+    let series = out.series.as_ref().map(|given| {
+        let given = given.as_raw();
+        complete_time_series(target, given)
+    });
+    let (series, replaced) = match (series.transpose()?, replaced) {
+        (None, None) => return Ok(Document::new()),
+        (None, Some(replaced)) => return Ok(replaced.options.clone()),
+        (Some(series), None) => return Ok(doc! { (TIME_SERIES): series }),
+        (Some(series), Some(replaced)) => (series, replaced),
+    };
+    match replaced.options.as_raw().get_document(TIME_SERIES) {
+        Some(known) if known.as_bytes() == series.as_raw().as_bytes() => {
+            Ok(replaced.options.clone())
+        }
+        Some(known) => Err(Error::location(
+            7_406_103,
+            format!(
+                "Time series options inputted must match the existing time series collection. Received: {series} Found: {known}"
+            ),
+        )),
+        None => Err(Error::location(
+            7_268_700,
+            "Cannot create a time series collection from a non time series collection or view.",
+        )),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawValue};
+use quarry_database::TIME_SERIES;
 
 use super::execution::{RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
@@ -13,17 +14,23 @@ use crate::error_code::ErrorCode;
 use crate::expression::type_name;
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let mut series = None;
     let target = match specification.value {
         RawValue::String(name) => WriteTarget {
             database: None,
             collection: name.as_str()?.into(),
         },
-        RawValue::Document(options) if options.contains("timeseries") => {
-            let text = "'timeseries' of $out is not supported yet";
-            return Err(Error::new(ErrorCode::NOT_IMPLEMENTED, text));
-        }
         RawValue::Document(options) => {
-            let target = WriteTarget::read(options, "$out")?;
+            let mut target = Document::new();
+            for option in options {
+                match option.name() == TIME_SERIES {
+                    true => series = Some(read_series(option.value())?),
+                    false => {
+                        target.append_element(option);
+                    }
+                }
+            }
+            let target = WriteTarget::read(target.as_raw(), "$out")?;
             if target.database.is_none() {
                 return Err(super::written::missing_field("$out", "db"));
             }
@@ -37,7 +44,42 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
             return Err(Error::location(16990, text));
         }
     };
-    Ok(one(Out { target }))
+    Ok(one(Out { target, series }))
+}
+
+/// The option that makes a time series, if its fields are known and have the right types.
+fn read_series(value: RawValue<'_>) -> Result<Document> {
+    let wrong_type = |name: &str, expected: &str, found: RawValue<'_>| {
+        let found = type_name(found);
+        let text =
+            format!("BSON field '{name}' is the wrong type '{found}', expected type '{expected}'");
+        Error::new(ErrorCode::TYPE_MISMATCH, text)
+    };
+    let RawValue::Document(series) = value else {
+        return Err(wrong_type("$out.timeseries", "object", value));
+    };
+    for field in series {
+        let name = field.name().to_string_lossy();
+        let place = format!("timeseries.{name}");
+        match (&*name, field.value()) {
+            ("timeField" | "metaField" | "granularity", RawValue::String(_)) => {}
+            ("timeField" | "metaField" | "granularity", found) => {
+                return Err(wrong_type(&place, "string", found));
+            }
+            ("bucketMaxSpanSeconds" | "bucketRoundingSeconds", found) if found.is_number() => {}
+            ("bucketMaxSpanSeconds" | "bucketRoundingSeconds", found) => {
+                return Err(wrong_type(&place, "int", found));
+            }
+            _ => {
+                let text = format!("BSON field '{place}' is an unknown field.");
+                return Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text));
+            }
+        }
+    }
+    if !series.contains("timeField") {
+        return Err(super::written::missing_field("timeseries", "timeField"));
+    }
+    Ok(series.to_owned_document())
 }
 
 /// Names the collection without parsing more.
@@ -81,6 +123,9 @@ impl Stage for Out {
             shown.append("db", &**database);
         }
         shown.append("coll", &*self.target.collection);
+        if let Some(series) = &self.series {
+            shown.append(TIME_SERIES, series);
+        }
         shown.finish();
     }
 

@@ -2,7 +2,7 @@
 //! the client. The pipeline passes its documents through them as they are; whoever runs it, and can write, asks for the
 //! `ResultWritten` and does so (`exec::written`).
 
-use quarry_bson::{RawDocument, RawValue, Value};
+use quarry_bson::{Document, RawDocument, RawValue, Value};
 
 use crate::Collation;
 use crate::error::{Error, Result};
@@ -27,6 +27,8 @@ pub enum ResultWritten<'s> {
 pub struct Out {
     /// The collection that is replaced.
     pub target: WriteTarget,
+    /// The option that makes a time series of it, with the fields that it was given.
+    pub series: Option<Document>,
 }
 
 /// `$merge` as it was parsed.

@@ -80,7 +80,7 @@ impl PlanNode for CollectionScan {
             docs_examined,
         } = self;
         // Who changes the records that are read has met the last one himself, and may have deleted it.
-        let keeps_place = *purpose == Purpose::Read && !context.snapshot.collection.is_clustered();
+        let keeps_place = *purpose == Purpose::Read && context.snapshot.collection.capped.is_some();
         let before = *docs_examined;
         let outcome = walk.walk(context, keeps_place, |cursor| {
             if let Some(left_out) = left_out

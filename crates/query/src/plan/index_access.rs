@@ -5,14 +5,14 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder};
 use quarry_database::Ident;
 
-/// The index that a scan goes through, or the records by `_id`.
+/// The index that a scan goes through, or the records in their own order.
 #[derive(Debug, Clone)]
 pub struct IndexAccess {
     /// The index's name.
     pub name: Arc<str>,
     /// The index's own; the collection's for its records.
     pub ident: Ident,
-    /// Whether the keys are those of a clustered collection's records.
+    /// Whether the keys are those of the records themselves.
     pub is_of_records: bool,
     /// The index's key pattern.
     pub pattern: Arc<Document>,

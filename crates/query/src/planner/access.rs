@@ -32,7 +32,7 @@ impl Scored<'_> {
             return self.keyed_access(scan, wanted);
         }
         let answers = scan.answers;
-        let is_id = answers && self.candidate.is_clustered() && self.score.is_whole_unique_key;
+        let is_id = answers && self.candidate.is_of_records() && self.score.is_whole_unique_key;
         let (mut is_covered, mut is_merged) = (false, self.is_merged);
         let node: Node = match scan.node.ranges() {
             // No value meets what is asked of a field.
@@ -71,12 +71,17 @@ impl Scored<'_> {
     #[cold]
     fn keyed_access(&self, scan: Scan, wanted: &Wanted<'_>) -> Solution {
         let answers = scan.answers;
-        let is_of_records = self.candidate.is_clustered();
+        let is_of_records = self.candidate.is_of_records();
         let is_id = answers && is_of_records && self.score.is_whole_unique_key;
         let is_sorted = wanted.sort.is_none() || (self.order.is_some() && !self.is_merged);
         let (node, key): (Node, KeySource) = match scan.node.ranges() {
             [] => (Box::new(NoRows::EOF), KeySource::Nothing),
             [record] if is_id => (Box::new(IdHack::new(record.start.clone())), KeySource::Id),
+            // The order of a time series is no index, and has no keys to show.
+            _ if self.candidate.is_by_time() => (
+                Box::new(Fetch::new(scan.node, !answers)),
+                KeySource::Nothing,
+            ),
             _ if is_of_records => (Box::new(Fetch::new(scan.node, !answers)), KeySource::Id),
             _ => {
                 let reads_documents = wanted.returned_key.is_none()

@@ -1,4 +1,5 @@
-//! The candidates: what a plan may read, which is an index or the records of a clustered collection. A candidate says which of its
+//! The candidates: what a plan may read, which is an index or the records of a collection that are ordered by a field: by `_id`, or by the time
+//! of a time series. A candidate says which of its
 //! leading fields a filter bounds, in which order its keys are, and which ranges of keys the bounds are.
 
 use std::sync::Arc;
@@ -19,15 +20,17 @@ use crate::hashed_index::HashedKeys;
 use crate::plan::IndexAccess;
 use crate::sort::SortPattern;
 
-/// An index, or the records of a clustered collection, as the planner sees it.
+/// An index, or the records of a collection in the order of their keys, as the planner sees it.
 pub struct Candidate<'c> {
     pub name: &'c str,
     pub ident: Ident,
     /// Its fields' paths by number.
     pub paths: &'c [u16],
     pub prefix: &'c [u8],
-    /// None for the records: their pattern is `{_id: 1}`.
+    /// None for the records.
     pub index: Option<&'c Index>,
+    /// The path that the records are ordered by; not looked at with an index.
+    pub records_path: &'c str,
     pub multikey: u64,
     pub has_cut_keys: bool,
     pub is_unique: bool,
@@ -40,27 +43,35 @@ pub struct Candidate<'c> {
     pub is_alike: bool,
 }
 
-/// Records are kept under their `_id` as it is, and so are the keys of most indexes.
+/// The name under which plans show the records of a time series, which listIndexes does not list.
+const RECORDS_BY_TIME: &str = "$time";
+
+/// Records are kept under their `_id` or time as it is, and so are the keys of most indexes.
 static SIMPLE: Collation = Collation::SIMPLE;
 
 /// The leading fields of a candidate that the filter bounds.
 pub type Bounded = SmallVec<[Bound; 12]>;
 
-/// The indexes that plans may use, and the records of a clustered collection, for a filter that compares strings so.
+/// The indexes that plans may use, and the records in their order, for a filter that compares strings so.
 pub fn candidates<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     asked: &Collation,
 ) -> impl Iterator<Item = Candidate<'c>> {
-    let records = collection.is_clustered().then(|| Candidate {
-        name: "_id_",
+    let records = collection.records_path().map(|path| Candidate {
+        name: match collection.series {
+            None => "_id_",
+            Some(_) => RECORDS_BY_TIME,
+        },
+        records_path: path,
         ident: collection.ident,
         paths: index_catalog.paths.of_records(),
         prefix: collection.prefix.as_bytes(),
         index: None,
         multikey: 0,
         has_cut_keys: false,
-        is_unique: true,
+        // Several measurements may have one time.
+        is_unique: collection.series.is_none(),
         is_sparse: false,
         hashed: None,
         collation: &SIMPLE,
@@ -79,6 +90,7 @@ pub fn candidates<'c>(
         paths: index_catalog.paths.of_index(position),
         prefix: index.prefix.as_bytes(),
         index: Some(index),
+        records_path: "",
         multikey: index.multikey_components(),
         has_cut_keys: index.has_cut_keys(),
         is_unique: index.unique,
@@ -101,8 +113,14 @@ fn hashed_place(index: &Index) -> Option<usize> {
 }
 
 impl<'c> Candidate<'c> {
-    pub fn is_clustered(&self) -> bool {
+    /// Whether it is the records of the collection themselves.
+    pub fn is_of_records(&self) -> bool {
         self.index.is_none()
+    }
+
+    /// Whether it is the records of a time series.
+    pub fn is_by_time(&self) -> bool {
+        self.index.is_none() && !self.is_unique
     }
 
     pub fn fields_len(&self) -> usize {
@@ -111,7 +129,7 @@ impl<'c> Candidate<'c> {
 
     pub fn field(&self, number: usize) -> (&'c str, Direction) {
         match self.index {
-            None => ("_id", Direction::Ascending),
+            None => (self.records_path, Direction::Ascending),
             Some(index) => {
                 let field = &index.pattern.fields[number];
                 (&field.path, field.direction)
@@ -125,7 +143,7 @@ impl<'c> Candidate<'c> {
 
     fn pattern(&self) -> Arc<Document> {
         match self.index {
-            None => Arc::new(doc! { "_id": 1 }),
+            None => Arc::new(doc! { (self.records_path): 1 }),
             Some(index) => Arc::clone(&index.pattern.document),
         }
     }
@@ -151,7 +169,11 @@ impl<'c> Candidate<'c> {
         self.multikey == 0 && !self.is_sparse
     }
 
+    /// Whether a hint means it. No hint means the order of a time series, which is no index.
     pub fn is_meant(&self, hint: RawValue<'_>) -> bool {
+        if self.is_by_time() {
+            return false;
+        }
         match hint {
             RawValue::String(name) => name == self.name,
             RawValue::Document(pattern) => {
@@ -253,7 +275,7 @@ impl Candidate<'_> {
                 .index
                 .map_or_else(|| self.name.into(), |index| Arc::clone(&index.name)),
             ident: self.ident,
-            is_of_records: self.is_clustered(),
+            is_of_records: self.is_of_records(),
             pattern: self.pattern(),
             is_multikey: self.multikey != 0,
             is_unique: self.is_unique,
@@ -268,7 +290,7 @@ impl Candidate<'_> {
     /// an index may be cut.
     pub fn ranges(&self, bounded: &[(Bounds<'_, '_>, Direction)]) -> (Vec<KeyRange>, bool) {
         let ranges = compose(self.prefix, bounded);
-        if self.is_clustered() {
+        if self.is_of_records() {
             return (ranges, true);
         }
         let are_exact = !ranges.iter().any(is_widened_by_cut_keys);

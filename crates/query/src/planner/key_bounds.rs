@@ -110,7 +110,7 @@ impl Scan {
         let scan =
             |access, range| Box::new(IndexScan::new(access, vec![range], self.is_reversed, false));
         let fetched = |scan| Box::new(Fetch::new(scan, asks_filter)) as Node;
-        if candidate.is_clustered() {
+        if candidate.is_of_records() {
             let scan = scan(self.access, self.range);
             return (fetched(scan), KeySource::Id);
         }

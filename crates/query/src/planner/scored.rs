@@ -95,7 +95,7 @@ impl<'c> Scored<'c> {
             has_range,
             gives_order: order.is_some(),
             is_covering,
-            is_clustered: candidate.is_clustered(),
+            is_clustered: candidate.is_of_records(),
         };
         Scored {
             candidate,
@@ -170,7 +170,7 @@ impl Scored<'_> {
         if !candidate.is_unique || self.score.equalities != candidate.fields_len() {
             return false;
         }
-        candidate.is_clustered()
+        candidate.is_of_records()
             || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
     }
 

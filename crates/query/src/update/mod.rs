@@ -77,6 +77,22 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
+    /// Whether it is a pipeline.
+    pub fn is_pipeline(&self) -> bool {
+        matches!(self.kind, Kind::Pipeline(_))
+    }
+
+    /// Whether it is of operators that change nothing beyond that top-level field.
+    pub fn changes_only(&self, field: &str) -> bool {
+        match &self.kind {
+            Kind::Replacement(_) | Kind::Pipeline(_) => false,
+            Kind::Operators(operators) => {
+                let named = &operators.root.named;
+                (0..named.len()).all(|place| named.name(place) == field)
+            }
+        }
+    }
+
     /// Whether it may change something of the top-level field that a dotted path begins with.
     pub fn may_change(&self, path: &str) -> bool {
         let field = path.split_once('.').map_or(path, |(field, _)| field);

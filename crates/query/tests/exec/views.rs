@@ -1,6 +1,6 @@
 //! Views: everything that reads, reads them; nothing writes to them; and no definition makes a read endless.
 
-use quarry_database::Scope;
+use quarry_database::{CollectionKind, Scope};
 use quarry_query::ErrorCode;
 
 use quarry_query::Collation;
@@ -362,7 +362,10 @@ fn a_view_is_listed_and_changed() {
         [r#"{"_id":2,"age":30}"#]
     );
     let mut names = Vec::new();
-    let mut take = |name: &str, is_view: bool| names.push((name.to_owned(), is_view));
+    let mut take = |name: &str, kind: CollectionKind| names.push((name.to_owned(), kind.name()));
     database.list_names_behind("db", None, &mut take).unwrap();
-    assert_eq!(names, [("c".to_owned(), false), ("v".to_owned(), true)]);
+    assert_eq!(
+        names,
+        [("c".to_owned(), "collection"), ("v".to_owned(), "view")]
+    );
 }

@@ -103,6 +103,8 @@ const OPTIONS: &[&str] = &[
     "validationAction",
     "collation",
     "clusteredIndex",
+    "timeseries",
+    "expireAfterSeconds",
     "changeStreamPreAndPostImages",
 ];
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
-use quarry_database::Namespace;
+use quarry_database::{Namespace, refuse_buckets};
 use quarry_query::ErrorCode;
 use quarry_query::exec::{AggregateRequest, Over};
 use quarry_query::pipeline::{AddedSource, Specification, Stage};
@@ -296,6 +296,7 @@ fn namespace(invocation: &Invocation<'_>, body: RawDocument<'_>) -> Result<Optio
     match subject {
         Some(RawValue::String(name)) => {
             let namespace = Namespace::new(invocation.generic.database, name.as_str()?)?;
+            refuse_buckets(&namespace)?;
             Ok(Some(namespace))
         }
         Some(value) if value.as_i64_exact() == Some(1) => Ok(None),

@@ -69,6 +69,14 @@ pub fn open(
         && let Some(collection) = invocation.server.database.collection(namespace)?
     {
         collection.refuse_view()?;
+        if collection.series.is_some() {
+            let message =
+                format!("{STAGE} is not supported on time-series collections: {namespace}");
+            return Err(CommandError::new(
+                ErrorCode::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                message,
+            ));
+        }
     }
     let scope = scope(
         invocation.generic.database,

@@ -1,9 +1,10 @@
 //! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, the validator, hiding and
-//! unhiding an index, when documents expire, and whether the journal keeps documents as they were before a change.
+//! unhiding an index, when documents expire, the granularity of a time series, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{
-    Collation, IndexChange, Namespace, VALIDATION_OPTIONS, VIEW_ON, VIEW_PIPELINE,
+    Collation, GRANULARITY, IndexChange, Namespace, TIME_SERIES, VALIDATION_OPTIONS, VIEW_ON,
+    VIEW_PIPELINE,
 };
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
@@ -12,6 +13,7 @@ use crate::commands::create::{
     append_validation, check_view, expire_after as expire_after_of, keeps_pre_images,
 };
 use crate::commands::writes;
+use crate::dispatch::argument::Argument;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::fields::{Fields, any, array, flag, number, object, text};
@@ -29,7 +31,7 @@ pub static COMMAND: Command = Command {
         number("cappedSize").not_served(),
         number("cappedMax").not_served(),
         any("expireAfterSeconds"),
-        object("timeseries").not_served(),
+        object(TIME_SERIES),
         flag("dryRun").not_served(),
     ]),
     kind: OperationKind::Catalog,
@@ -55,6 +57,13 @@ static INDEX: Fields = Fields::named(&[
     number("expireAfterSeconds"),
     flag("unique").not_served(),
     flag("prepareUnique").not_served(),
+]);
+
+/// The fields of a time series that can be changed.
+static SERIES: Fields = Fields::named(&[
+    text(GRANULARITY),
+    number("bucketMaxSpanSeconds").not_served(),
+    number("bucketRoundingSeconds").not_served(),
 ]);
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
@@ -122,10 +131,34 @@ fn modify_options(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<
         };
         catalog.set_expire_after(namespace, seconds, operation, level)?;
     }
+    let series = invocation.argument(TIME_SERIES);
+    if let Some(series) = &series {
+        set_granularity(invocation, namespace, series)?;
+    }
     if !validation.is_empty() {
         catalog.set_validation(namespace, &validation, operation, level)?;
     }
-    Ok(images.is_some() || expire_after.is_some() || !validation.is_empty())
+    let is_series = series.is_some();
+    Ok(images.is_some() || expire_after.is_some() || is_series || !validation.is_empty())
+}
+
+/// Gives a time series another granularity, if one is asked for.
+fn set_granularity(
+    invocation: &Invocation<'_>,
+    namespace: &Namespace,
+    series: &Argument<'_>,
+) -> Result<()> {
+    let mut granularity = None;
+    SERIES.read("collMod.timeseries", series.document()?, |field| {
+        granularity = Some(field.one_of(&["seconds", "minutes", "hours"])?.to_owned());
+        Ok(())
+    })?;
+    let Some(granularity) = granularity else {
+        return Ok(());
+    };
+    let level = writes::level(invocation);
+    let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    Ok(catalog.set_granularity(namespace, &granularity, operation, level)?)
 }
 
 /// Gives a view another definition, if one is asked for.

@@ -69,6 +69,13 @@ pub fn append(stats: Option<&CollStats>, scale: u64, reply: &mut DocumentBuilder
             reply.append("max", i64::try_from(max).unwrap_or(i64::MAX));
         }
     }
+    if let Some(series) = &stats.series {
+        // The measurements are the documents: there are no buckets to tell of.
+        let mut shown = reply.document("timeseries");
+        shown.append("bucketsNs", series.buckets());
+        shown.append("bucketCount", 0);
+        shown.finish();
+    }
     reply.append(
         "nindexes",
         i32::try_from(stats.indexes.len()).unwrap_or(i32::MAX),

@@ -1,7 +1,10 @@
-//! `create`: makes a collection, capped when asked, or a view.
+//! `create`: makes a collection, capped when asked, a time series, or a view.
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
-use quarry_database::{COLLATION, Collation, EXPIRE_AFTER, Namespace, VIEW_ON, VIEW_PIPELINE};
+use quarry_database::{
+    COLLATION, Collation, EXPIRE_AFTER, GRANULARITY, Namespace, TIME_SERIES, VIEW_ON,
+    VIEW_PIPELINE, complete_time_series,
+};
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
@@ -27,7 +30,7 @@ pub static COMMAND: Command = Command {
         object("collation"),
         text("viewOn"),
         array("pipeline"),
-        object("timeseries").not_served(),
+        object(TIME_SERIES),
         any("expireAfterSeconds"),
         object("clusteredIndex"),
         object("changeStreamPreAndPostImages"),
@@ -63,6 +66,18 @@ static CLUSTERED_INDEX: Fields = Fields::named(&[
     flag("unique"),
 ]);
 
+/// The fields of the option that makes a time series; `time_series` reads it.
+static TIME_SERIES_FIELDS: Fields = Fields::named(&[
+    text("timeField").required(),
+    text("metaField"),
+    text(GRANULARITY),
+    number("bucketMaxSpanSeconds"),
+    number("bucketRoundingSeconds"),
+]);
+
+/// The span of a bucket is a year of seconds at most, as in MongoDB.
+const SPAN_SECONDS_MAX: i64 = 31_536_000;
+
 static IMAGES: Fields = Fields::named(&[flag("enabled").required()]);
 
 fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<()> {
@@ -77,6 +92,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         let message = "'collation' cannot be an empty document";
         return Err(CommandError::bad_value(message));
     }
+    let series = invocation.argument(TIME_SERIES);
+    let series = series.map(|series| time_series(invocation, &namespace, &series));
+    let series = series.transpose()?;
     let mut options = match invocation.get(VIEW_ON) {
         Some(on) => view_options(invocation, &namespace, on)?,
         None if invocation.get(VIEW_PIPELINE).is_some() => {
@@ -85,7 +103,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
                 "'pipeline' requires 'viewOn' to also be specified",
             ));
         }
-        None => options(invocation.body)?,
+        None => options(invocation.body, series)?,
     };
     let collation = invocation.generic.collation.as_ref();
     if let Some(specification) = collation.and_then(Collation::specification) {
@@ -99,6 +117,57 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
         level,
     )?;
     Ok(())
+}
+
+/// The option of a time series, completed. Other options that a collection may have are refused beside it.
+fn time_series(
+    invocation: &Invocation<'_>,
+    namespace: &Namespace,
+    argument: &Argument<'_>,
+) -> Result<Document> {
+    let others = [
+        "capped",
+        "size",
+        "max",
+        "autoIndexId",
+        "idIndex",
+        "validator",
+        "validationLevel",
+        "validationAction",
+        "viewOn",
+        "pipeline",
+        "clusteredIndex",
+        "changeStreamPreAndPostImages",
+    ];
+    if let Some(other) = others.iter().find(|other| invocation.get(other).is_some()) {
+        let message = format!("{namespace}: 'timeseries' is not allowed with '{other}'");
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
+    let given = argument.document()?;
+    TIME_SERIES_FIELDS.read("create.timeseries", given, |field| {
+        match field.name().as_bytes() {
+            b"granularity" => {
+                field.one_of(&["seconds", "minutes", "hours"])?;
+            }
+            b"bucketMaxSpanSeconds" | b"bucketRoundingSeconds" => check_span(&field)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(complete_time_series(namespace, given)?)
+}
+
+/// Refuses a span that is not from a second to a year.
+fn check_span(field: &Argument<'_>) -> Result<()> {
+    let (name, seconds) = (field.name(), field.number()?);
+    let (bound, limit) = match seconds {
+        ..1 => (">=", 1),
+        1..=SPAN_SECONDS_MAX => return Ok(()),
+        _ => ("<=", SPAN_SECONDS_MAX),
+    };
+    let message =
+        format!("BSON field '{name}' value must be {bound} {limit}, actual value '{seconds}'");
+    Err(CommandError::new(ErrorCode(51_024), message))
 }
 
 /// The options of a view, whose definition can be read.
@@ -150,8 +219,9 @@ pub(super) fn check_view(
 }
 
 /// The options that are kept with the collection; the others change nothing or are refused.
-fn options(body: RawDocument<'_>) -> Result<Document> {
+fn options(body: RawDocument<'_>, series: Option<Document>) -> Result<Document> {
     let mut options = Document::new();
+    let is_series = series.is_some();
     for argument in COMMAND.arguments(body) {
         let value = argument.value();
         let name = argument.name();
@@ -187,7 +257,10 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
             _ => {}
         }
     }
-    if options.contains(EXPIRE_AFTER) && !options.contains("clusteredIndex") {
+    if let Some(series) = series {
+        options.append(TIME_SERIES, series);
+    }
+    if options.contains(EXPIRE_AFTER) && !options.contains("clusteredIndex") && !is_series {
         return Err(CommandError::new(
             ErrorCode::INVALID_OPTIONS,
             "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
@@ -210,7 +283,7 @@ fn options(body: RawDocument<'_>) -> Result<Document> {
     }
 }
 
-/// The seconds after which documents of a clustered collection go, which create and collMod take alike.
+/// The seconds after which documents of a clustered collection or a time series go, which create and collMod take alike.
 pub(super) fn expire_after(value: RawValue<'_>) -> Result<i64> {
     let seconds = value.as_f64_lossy();
     let seconds = seconds.filter(|seconds| (0.0..=f64::from(i32::MAX)).contains(seconds));

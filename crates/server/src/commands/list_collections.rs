@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
-use quarry_database::{CLUSTERED_INDEX, Collection, Namespace, Operation};
+use quarry_database::{CLUSTERED_INDEX, Collection, CollectionKind, Namespace, Operation};
 use quarry_query::matcher::Matcher;
 
 use crate::access::resource::Need;
@@ -168,9 +168,9 @@ impl Listing {
         let (filter, ready) = (self.filter.as_ref(), &mut self.ready);
         let next = if self.is_name_only {
             let (user, database) = (self.user.as_ref(), self.name.as_str());
-            let mut take = |name: &str, is_view: bool| {
+            let mut take = |name: &str, kind: CollectionKind| {
                 if is_seen(user, database, name) {
-                    keep(filter, ready, describe_name(name, is_view));
+                    keep(filter, ready, describe_name(name, kind));
                 }
             };
             (self.catalog).list_names_behind(&self.name, behind, &mut take)?
@@ -196,14 +196,13 @@ fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Documen
     }
 }
 
-fn describe_name(name: &str, is_view: bool) -> Document {
-    let kind = if is_view { "view" } else { "collection" };
-    doc! { "name": name, "type": kind }
+fn describe_name(name: &str, kind: CollectionKind) -> Document {
+    doc! { "name": name, "type": (kind.name()) }
 }
 
 /// The entry of `local.oplog.rs`, which can only be read.
 fn describe_view(is_name_only: bool) -> Document {
-    let mut entry = describe_name(oplog_view::COLLECTION, false);
+    let mut entry = describe_name(oplog_view::COLLECTION, CollectionKind::Collection);
     if !is_name_only {
         entry.append("options", doc! { "capped": true });
         entry.append("info", doc! { "readOnly": true });
@@ -212,14 +211,19 @@ fn describe_view(is_name_only: bool) -> Document {
 }
 
 fn describe(collection: &Collection, is_name_only: bool) -> Document {
-    let is_view = collection.view.is_some();
-    let mut entry = describe_name(collection.namespace.collection(), is_view);
+    let kind = collection.kind();
+    let mut entry = describe_name(collection.namespace.collection(), kind);
     if is_name_only {
         return entry;
     }
     entry.append("options", collection.options());
-    if is_view {
+    if kind == CollectionKind::View {
         entry.append("info", doc! { "readOnly": true });
+        return entry;
+    }
+    // That of MongoDB's buckets is not shown there either.
+    if kind == CollectionKind::TimeSeries {
+        entry.append("info", doc! { "readOnly": false });
         return entry;
     }
     entry.append(

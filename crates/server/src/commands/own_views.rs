@@ -173,6 +173,7 @@ pub fn stats(invocation: &Invocation<'_>) -> CollStats {
             size_bytes: bounded_bytes,
             documents_max: None,
         }),
+        series: None,
         indexes: Vec::new(),
     }
 }

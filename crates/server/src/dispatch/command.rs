@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use quarry_bson::{DocumentBuilder, RawDocument, RawElement, RawValue, Timestamp};
 use quarry_database::{
     Collation, DATABASE_BYTES_MAX, Namespace, Operation, PinnedSnapshot, Scope, parse_collation,
+    refuse_buckets,
 };
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
@@ -697,7 +698,9 @@ impl<'a> Invocation<'a> {
     }
 
     pub fn namespace(&self) -> Result<Namespace> {
-        Ok(Namespace::new(self.generic.database, self.collection()?)?)
+        let namespace = Namespace::new(self.generic.database, self.collection()?)?;
+        refuse_buckets(&namespace)?;
+        Ok(namespace)
     }
 
     /// The value of a field that is there.

@@ -78,8 +78,15 @@ bookSchema.index({ tags: 1 });
 said.diff = (await Book.diffIndexes()).toCreate;
 said.dropped = await Book.syncIndexes();
 
-const Measure = mongoose.model("Measure", new Schema({ at: Date }, { timeseries: { timeField: "at" }, autoCreate: false }));
-said.timeseries = await Measure.createCollection().then(() => "none", (error) => error.message);
+const series = { timeField: "at", metaField: "room", granularity: "minutes" };
+const measureSchema = new Schema({ at: Date, room: String, celsius: Number }, { timeseries: series, expireAfterSeconds: 1e9, autoCreate: false, versionKey: false });
+const Measure = mongoose.model("Measure", measureSchema);
+await Measure.createCollection();
+const noon = new Date("2024-05-01T12:00:00Z");
+await Measure.insertMany([20, 21, 22].map((celsius, hour) => ({ at: new Date(+noon + hour * 3600e3), room: hour ? "hall" : "attic", celsius })));
+said.measures = (await Measure.find({ at: { $gt: noon } }).sort({ at: -1 })).map((measure) => measure.celsius);
+said.moved = (await Measure.updateMany({ room: "attic" }, { room: "cellar" })).modifiedCount;
+said.one = await Measure.updateOne({ room: "hall" }, { celsius: 0 }).then(() => "none", (error) => error.message);
 said.where = await Book.find({ $where: "this.pages > 1" }).then(() => "none", (error) => error.message);
 await mongoose.disconnect();
 console.log(JSON.stringify(said));

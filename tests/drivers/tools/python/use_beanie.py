@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Optional
 
 import pymongo
-from beanie import BackLink, BulkWriter, DecimalAnnotation, Document, Indexed, Link, View, WriteRules, init_beanie
+from beanie import (
+    BackLink, BulkWriter, DecimalAnnotation, Document, Granularity, Indexed, Link, TimeSeriesConfig, View, WriteRules, init_beanie,
+)
 from beanie.exceptions import RevisionIdWasChanged
 from beanie.odm.queries.update import UpdateResponse
 from beanie.operators import Inc, Push, RegEx, Set
@@ -44,6 +47,16 @@ class Good(Document):
 
 class Perishable(Good):
     days: int
+
+
+class Reading(Document):
+    ts: datetime = Field(default_factory=datetime.now)
+    room: str
+    celsius: float
+
+    class Settings:
+        name = "readings"
+        timeseries = TimeSeriesConfig(time_field="ts", meta_field="room", granularity=Granularity.hours, expire_after_seconds=10**9)
 
 
 class Totals(BaseModel):
@@ -161,11 +174,21 @@ async def transacted(client):
     ]}
 
 
+async def measured():
+    """What a time series has after measurements were taken, moved and deleted."""
+    noon = datetime(2024, 5, 1, 12)
+    await Reading.insert_many([Reading(ts=noon.replace(hour=12 + hour), room="hall", celsius=20 + hour) for hour in range(4)])
+    await Reading(ts=noon, room="attic", celsius=30).insert()
+    await Reading.find(Reading.room == "attic").update(Set({Reading.room: "cellar"}))
+    await Reading.find(Reading.ts > noon.replace(hour=14)).delete()
+    return [(each.room, each.celsius) for each in await Reading.find().sort(-Reading.ts, +Reading.celsius).to_list()]
+
+
 async def main(uri, name):
     client = AsyncMongoClient(uri)
-    await init_beanie(database=client[name], document_models=[Shelf, Good, Perishable, Stock], recreate_views=True)
+    await init_beanie(database=client[name], document_models=[Shelf, Good, Perishable, Stock, Reading], recreate_views=True)
     await filled()
-    said = {"asked": await asked(), "changed": await changed(), "transacted": await transacted(client)}
+    said = {"asked": await asked(), "changed": await changed(), "transacted": await transacted(client), "measured": await measured()}
     await Good.find(Good.stock < 5, with_children=True).delete()
     said["left"] = [good.title for good in await Good.find(with_children=True).sort(Good.title).to_list()]
     await client.close()
