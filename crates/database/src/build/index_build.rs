@@ -206,7 +206,7 @@ impl IndexBuilder {
             let bounds = pace.next_piece(self.parts.commits.path().applied_lsn());
             let _epoch = self.parts.reads.enter_to_write();
             let (collection, _hold) = self.hold(source, operation)?;
-            let is_shared = collection.is_clustered();
+            let is_shared = collection.capped.is_none();
             let left = match &mut left {
                 Some(left) => left,
                 None => {
