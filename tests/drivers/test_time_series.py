@@ -237,6 +237,8 @@ def test_updates_change_what_was_measured_and_nothing_else(filled):
     refused(lambda: plain.update_many({}, {"$set": {"at": 1}}), INVALID_OPTIONS, "does not have a metaField")
     refused(lambda: filled.find_one_and_update({"at.room": 1}, {"$set": {"at.x": 1}}), ON_VIEW)
     refused(lambda: filled.find_one_and_delete({}), ON_VIEW)
+    one = {"update": "weather", "updates": [{"q": {}, "u": {"$set": {"at.x": 1}}}]}
+    refused(lambda: filled.database.command("explain", one), INVALID_OPTIONS, "non-multi update")
     assert filled.count_documents({"at.x": 1}) == 0 and filled.count_documents({}) == 60
 
 

@@ -58,7 +58,7 @@ pub struct CollectionDefinition {
     pub is_capped: bool,
 }
 
-/// What the name of a catalog entry means.
+/// The meaning of a name in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionKind {
     /// A collection, capped ones included.
@@ -173,7 +173,7 @@ impl Collection {
         })
     }
 
-    /// What the name means, as listCollections calls it.
+    /// The meaning of its name, as listCollections calls it.
     pub fn kind(&self) -> CollectionKind {
         CollectionKind::of(self.options())
     }
@@ -252,7 +252,7 @@ impl Collection {
         }
     }
 
-    /// What the record keys of a date begin with, in a collection that is ordered by dates.
+    /// The beginning of the record keys of a date, in a collection that is ordered by dates.
     pub fn date_key(&self, ms: i64) -> Vec<u8> {
         let mut key = Vec::with_capacity(32);
         append_time_key(&self.prefix, ms, &mut key);

@@ -214,28 +214,7 @@ impl Definitions {
         let replaced = self.holds.hold_exclusive(to, operation)?;
         let existing = replaced.as_ref().map(|(existing, _)| &**existing);
         let indexes = &self.catalog.index_catalog(&source)?.indexes;
-        let entry = match target {
-            RenameTarget::Any if existing.is_some_and(|existing| existing.series.is_some()) => {
-                return Err(Error::NamespaceExists(format!(
-                    "a view already exists with that name: {to}"
-                )));
-            }
-            RenameTarget::Free if existing.is_some() => {
-                return Err(Error::NamespaceExists(format!(
-                    "target namespace `{to}` exists"
-                )));
-            }
-            RenameTarget::Free | RenameTarget::Any => source.entry.clone(),
-            RenameTarget::As(expected) => {
-                self.check_unchanged(to, existing, expected)?;
-                let options = match expected {
-                    Some(known) => known.options.clone(),
-                    None => lasting(source.options()),
-                };
-                let indexes: Vec<&Index> = indexes.iter().collect();
-                new_entry(source.ident, source.uuid, options.as_raw(), &indexes)
-            }
-        };
+        let entry = self.renamed_entry(&source, to, existing, target)?;
         if let Some(existing) = existing {
             self.stage_drop(existing, &mut batch)?;
             event = event.with_uuid("dropTarget", &existing.uuid);
@@ -254,6 +233,36 @@ impl Definitions {
         let lsn = self.commit_definitions(0, &[event], &batch)?;
         drop((replaced, hold, name, ddl));
         self.commits.settle(Some(lsn), level)
+    }
+
+    /// The entry of a collection under its new name, if what has that name may make room.
+    fn renamed_entry(
+        &self,
+        source: &Collection,
+        to: &Namespace,
+        existing: Option<&Collection>,
+        target: RenameTarget<'_>,
+    ) -> Result<Document> {
+        match target {
+            RenameTarget::Any if existing.is_some_and(|existing| existing.series.is_some()) => Err(
+                Error::NamespaceExists(format!("a view already exists with that name: {to}")),
+            ),
+            RenameTarget::Free if existing.is_some() => Err(Error::NamespaceExists(format!(
+                "target namespace `{to}` exists"
+            ))),
+            RenameTarget::Free | RenameTarget::Any => Ok(source.entry.clone()),
+            RenameTarget::As(expected) => {
+                self.check_unchanged(to, existing, expected)?;
+                let options = match expected {
+                    Some(known) => known.options.clone(),
+                    None => lasting(source.options()),
+                };
+                let indexes = &self.catalog.index_catalog(source)?.indexes;
+                let indexes: Vec<&Index> = indexes.iter().collect();
+                let (ident, uuid) = (source.ident, source.uuid);
+                Ok(new_entry(ident, uuid, options.as_raw(), &indexes))
+            }
+        }
     }
 
     pub(crate) fn existing(&self, namespace: &Namespace) -> Result<Arc<Collection>> {

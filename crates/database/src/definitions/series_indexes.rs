@@ -1,6 +1,6 @@
 //! The indexes that a time series can have: MongoDB's rules, so that what is made here can be made there.
 //!
-//! What MongoDB refuses because its index stands over buckets is refused here, too, though measurements could be indexed in any way.
+//! MongoDB refuses some indexes because they would stand over buckets. They are refused here, too, though measurements could be indexed in any way.
 
 use quarry_bson::{RawDocument, RawValue};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder};
-use quarry_database::{CollectionSnapshot, Operation, Scope};
+use quarry_database::{Collection, CollectionSnapshot, Operation, Scope};
 
 use super::aggregate::{collection_over, head, input, want_metadata};
 use super::collation::{context_beneath, context_over, statement_context};
@@ -17,6 +17,7 @@ use super::request::{
     AggregateRequest, CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest,
     FindRequest, Over, UpdateRequest,
 };
+use super::series;
 use super::update::check_multi;
 use super::view_stages as view;
 use crate::error::{Error, Result};
@@ -84,6 +85,36 @@ enum Above<'a> {
         is_multi: bool,
         gives_document: bool,
     },
+}
+
+impl Above<'_> {
+    /// Refuses a change that running it would refuse, because the collection is a time series.
+    fn refuse_on_series(&self, collection: &Collection, parsed: &Parsed) -> Result<()> {
+        let Some(series) = &collection.series else {
+            return Ok(());
+        };
+        match self {
+            Above::Nothing | Above::Count | Above::Distinct(_) => Ok(()),
+            Above::Update {
+                gives_document: true,
+                ..
+            }
+            | Above::Delete {
+                gives_document: true,
+                ..
+            } => Err(series::no_find_and_modify(&collection.namespace)),
+            Above::Delete { .. } => Ok(()),
+            Above::Update {
+                update,
+                is_multi,
+                is_upsert,
+                ..
+            } => {
+                series::check_kind(series, *is_multi, *is_upsert)?;
+                series::check_update(series, &parsed.matcher, update)
+            }
+        }
+    }
 }
 
 /// Explains a command: its plan and, if that is asked for, what running it examined. It changes nothing.
@@ -367,6 +398,9 @@ impl<'a> Read<'a> {
         let mut held = None;
         let context = context_over(context, collection, &mut held);
         let parsed = super::find::parse(&find, context)?;
+        if let Some(collection) = collection {
+            self.above.refuse_on_series(collection, &parsed)?;
+        }
         let asked = QueryParts {
             filter: find.filter,
             sort: find.sort,

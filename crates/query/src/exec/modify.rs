@@ -68,7 +68,7 @@ pub(super) struct Totals {
 pub(super) enum Effect<'u> {
     Delete,
     Update(&'u Update),
-    /// What findAndModify does with one document.
+    /// A change or removal of one document by findAndModify.
     FindAndModify,
 }
 
