@@ -213,6 +213,17 @@ def test_a_killed_backup_leaves_nothing_in_the_way(durable, tmp_path):
     assert not copies.exists()
 
 
+def test_a_backup_gives_way_to_the_server(durable, tmp_path):
+    fill(durable)
+    begun = begin_slowly(durable, tmp_path / "repository")
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, begun.pid) == 19
+        assert os.getpriority(os.PRIO_PROCESS, durable.process.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    finally:
+        begun.kill()
+        begun.wait()
+
+
 def test_a_backup_of_a_killed_server_is_none(durable, tmp_path):
     repository = tmp_path / "repository"
     fill(durable)

@@ -8,6 +8,8 @@ use std::path::{Component, Path};
 
 use sha2::{Digest, Sha256};
 
+use crate::backup::steps::steps;
+
 /// The first line, with the version of the format.
 const FIRST_LINE: &str = "quarry backup 1";
 
@@ -47,7 +49,9 @@ pub struct ChunkName(pub [u8; 32]);
 
 impl ChunkName {
     pub fn of(bytes: &[u8]) -> ChunkName {
-        ChunkName(Sha256::digest(bytes).into())
+        let mut digest = Sha256::new();
+        steps(bytes).for_each(|step| digest.update(step));
+        ChunkName(digest.finalize().into())
     }
 
     /// Reads 64 hexadecimal digits in lower case.

@@ -1,26 +1,26 @@
 //! A directory of backups: chunks named by what they hold, and a manifest for each backup.
 //!
 //! What two backups have in common is kept once: a second one costs what has changed. Keeps true: a chunk under its name is whole and
-//! synced, whatever was killed; a manifest appears when all of its chunks are there, and goes before any of them. One process adds or
-//! removes at a time. docs/formats/backup.md describes the files.
+//! synced, whatever was killed; a manifest appears when all of its chunks are there and their names survive a power loss, and goes before any of
+//! them. One process adds or removes at a time. docs/formats/backup.md describes the files.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use quarry_journal::files::real::create_durably;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::backup::batch::{Batch, DRAFT_SUFFIX, Disk, RealDisk};
 use crate::backup::manifest::{CHUNK_BYTES, ChunkName, Manifest};
+use crate::backup::steps;
 
 /// Names the directory as ours, and is locked while it is used.
 const MARK_FILE: &str = "quarry.backups";
 const MARK: &str = "quarry backups 1\n";
 const CHUNKS: &str = "chunks";
 const MANIFESTS: &str = "backups";
-/// A file that is being written.
-const NEW_SUFFIX: &str = ".new";
 
 /// An open repository.
 pub struct Repository {
@@ -89,26 +89,20 @@ impl Repository {
         self.path.join(MANIFESTS).join(id)
     }
 
-    /// Keeps the chunk; whether it was new. One that is there is read and believed only if it is whole: a backup can be
-    /// restored when it is done, whatever a disk did to those before it.
-    pub fn put_chunk(&self, bytes: &[u8]) -> io::Result<(ChunkName, bool)> {
-        let name = ChunkName::of(bytes);
-        if self.chunk(name, bytes.len()).is_ok() {
-            return Ok((name, false));
+    /// Begins to add the chunks of a backup.
+    pub fn begin<'r>(&'r self, disk: &'r dyn Disk) -> NewChunks<'r> {
+        NewChunks {
+            repository: self,
+            batch: Batch::new(disk),
+            believed: HashSet::new(),
         }
-        let path = self.chunk_path(name);
-        if let Some(directory) = path.parent() {
-            create_durably(directory)?;
-        }
-        write_durably(&path, bytes)?;
-        Ok((name, true))
     }
 
     /// Reads a chunk of `bytes` bytes and checks it; otherwise what is wrong with it.
     pub fn chunk(&self, name: ChunkName, bytes: usize) -> Result<Vec<u8>> {
         let mut found = Vec::with_capacity(bytes + 1);
         let read = File::open(self.chunk_path(name))
-            .and_then(|file| file.take(bytes as u64 + 1).read_to_end(&mut found));
+            .and_then(|mut file| steps::read(&mut file, bytes + 1, &mut found));
         match read {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("chunk {name} is missing"))
@@ -139,7 +133,7 @@ impl Repository {
                 .file_name()
                 .to_string_lossy()
                 .into_owned();
-            if !name.ends_with(NEW_SUFFIX) {
+            if !name.ends_with(DRAFT_SUFFIX) {
                 ids.push(name);
             }
         }
@@ -211,6 +205,47 @@ impl Repository {
     }
 }
 
+/// The chunks that a backup adds to a repository.
+pub struct NewChunks<'r> {
+    repository: &'r Repository,
+    batch: Batch<'r>,
+    /// Those that it has read or written.
+    believed: HashSet<ChunkName>,
+}
+
+impl NewChunks<'_> {
+    /// Keeps the chunk; whether it was new. One that another backup has left is read and believed only if it is whole: a backup
+    /// can be restored when it is done, whatever a disk did to those before it.
+    pub fn put(&mut self, bytes: &[u8]) -> io::Result<(ChunkName, bool)> {
+        let name = ChunkName::of(bytes);
+        if !self.believed.insert(name) {
+            return Ok((name, false));
+        }
+        let path = self.repository.chunk_path(name);
+        let directory = path.parent().unwrap_or(&self.repository.path);
+        if self.repository.chunk(name, bytes.len()).is_ok() {
+            // Whoever wrote it may have been killed before its name was synced.
+            self.batch.sync_directory(directory);
+            return Ok((name, false));
+        }
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let mut draft = self.batch.create(&path)?;
+        draft.write(bytes)?;
+        self.batch.add(draft)?;
+        Ok((name, true))
+    }
+
+    /// All chunks survive a power loss on return.
+    pub fn finish(mut self) -> io::Result<()> {
+        let chunks = self.repository.path.join(CHUNKS);
+        self.batch.sync_directory(&chunks);
+        self.batch.finish()
+    }
+}
+
 /// The length of chunk `number` of a file of `file_bytes`.
 pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
     let left = file_bytes.saturating_sub(number as u64 * CHUNK_BYTES as u64);
@@ -219,13 +254,11 @@ pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
 
 /// Writes a file that has its name only when it is whole, and survives power loss on return.
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(NEW_SUFFIX);
-    let mut file = File::create(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    path.parent().map_or(Ok(()), sync)
+    let mut batch = Batch::new(&RealDisk);
+    let mut draft = batch.create(path)?;
+    draft.write(bytes)?;
+    batch.add(draft)?;
+    batch.finish()
 }
 
 fn sync(directory: &Path) -> io::Result<()> {
@@ -248,15 +281,17 @@ mod tests {
             id: id.into(),
             ..Manifest::default()
         };
+        let mut new = repository.begin(&RealDisk);
         for (number, content) in contents.iter().enumerate() {
             let chunks = content.chunks(CHUNK_BYTES);
-            let chunks = chunks.map(|chunk| repository.put_chunk(chunk).unwrap().0);
+            let chunks = chunks.map(|chunk| new.put(chunk).unwrap().0);
             manifest.files.push(BackedUpFile {
                 name: format!("file{number}"),
                 bytes: content.len() as u64,
                 chunks: chunks.collect(),
             });
         }
+        new.finish().unwrap();
         repository.add(&manifest).unwrap();
         manifest
     }
@@ -271,7 +306,9 @@ mod tests {
         let (_directory, repository) = repository();
         let large = vec![7; CHUNK_BYTES + 5];
         backup(&repository, "a", &[&large, b"only a"]);
-        assert!(!repository.put_chunk(&large[..CHUNK_BYTES]).unwrap().1);
+        let mut new = repository.begin(&RealDisk);
+        assert!(!new.put(&large[..CHUNK_BYTES]).unwrap().1);
+        new.finish().unwrap();
         backup(&repository, "b", &[&large, b"only b"]);
         assert_eq!(repository.ids().unwrap(), ["a", "b"]);
         assert_eq!(repository.remove(&["a".into()]).unwrap(), 6);

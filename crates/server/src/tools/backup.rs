@@ -1,10 +1,10 @@
 //! `quarry backup create | list | verify | remove`: copies of a running server's data in a repository.
 //!
 //! `create` asks the server for a backup cursor and reads the files that it names, with its own rights and at its own pace; the server
-//! serves on. Exits with 0, with 1 when something failed or a backup is damaged.
+//! serves on, and is in front of it at the processors and the disk. Exits with 0, with 1 when something failed or a backup is damaged.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -12,11 +12,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_tools::Progress;
+use rustix::fs::{Advice, fadvise};
 
+use crate::backup::batch::RealDisk;
 use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
-use crate::backup::repository::{Access, Repository};
+use crate::backup::repository::{Access, NewChunks, Repository};
+use crate::backup::steps;
 use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
+use crate::tools::give_way::give_way;
 use crate::tools::link::Link;
 
 /// The server copies what cannot be shared by name before it replies: libmdbx's whole file.
@@ -45,12 +49,13 @@ pub fn run(command: &BackupCommand) -> ExitCode {
 }
 
 fn create(options: &CreateBackup) -> Result<()> {
+    give_way();
     let repository = Repository::open(&options.to, Access::Change)?;
     let begun = Instant::now();
     let mut copy = OpenCopy::open(options)?;
     let mut manifest = copy.manifest();
     let mut reading = Reading {
-        repository: &repository,
+        chunks: repository.begin(&RealDisk),
         progress: Progress::of_bytes("backing up", Some(copy.bytes())),
         bytes_a_second_max: options.rate.map(|rate| f64::from(rate) * MB),
         new_bytes: 0,
@@ -59,12 +64,18 @@ fn create(options: &CreateBackup) -> Result<()> {
         let file = reading.read(&mut copy, &path, bytes)?;
         manifest.files.push(file);
     }
-    let new_bytes = reading.new_bytes;
-    drop(reading);
+    let Reading {
+        chunks,
+        progress,
+        new_bytes,
+        ..
+    } = reading;
+    let failed = |error: io::Error| format!("`{}`: {error}", options.to.display());
+    chunks.finish().map_err(failed)?;
+    drop(progress);
     // As long as the cursor is open its files are those that were read.
     copy.stay_open()?;
-    let added = repository.add(&manifest);
-    added.map_err(|error| format!("`{}`: {error}", options.to.display()))?;
+    repository.add(&manifest).map_err(failed)?;
     copy.close();
     println!(
         "{}: {} files, {:.1} MB, {:.1} MB of them new, in {:.1} s",
@@ -229,7 +240,7 @@ fn named_file(document: RawDocument<'_>) -> Result<(String, u64)> {
 
 /// Reads files of a copy into a repository.
 struct Reading<'r> {
-    repository: &'r Repository,
+    chunks: NewChunks<'r>,
     progress: Progress,
     bytes_a_second_max: Option<f64>,
     new_bytes: u64,
@@ -246,16 +257,24 @@ impl Reading<'_> {
             bytes,
             chunks: Vec::new(),
         };
-        let mut from = File::open(path).map_err(failed)?.take(bytes);
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let mut from = File::open(path).map_err(failed)?;
+        // The disk reads ahead further; without it the files are read all the same.
+        let _ = fadvise(&from, 0, None, Advice::Sequential);
+        let (mut chunk, mut previous) = (Vec::new(), Vec::with_capacity(CHUNK_BYTES));
         let mut read = 0;
         while read < bytes {
+            std::mem::swap(&mut chunk, &mut previous);
             chunk.clear();
-            let part = (&mut from).take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
-            if part.map_err(failed)? == 0 {
+            let wanted = (bytes - read).min(CHUNK_BYTES as u64) as usize;
+            if steps::read(&mut from, wanted, &mut chunk).map_err(failed)? < wanted {
                 return Err(format!("`{path}` is shorter than the server said"));
             }
-            let (name, is_new) = self.repository.put_chunk(&chunk).map_err(failed)?;
+            // Segments of a journal end in zeros, which are not hashed over and over.
+            let repeated = file.chunks.last().filter(|_| chunk == previous);
+            let (name, is_new) = match repeated {
+                Some(name) => (*name, false),
+                None => self.chunks.put(&chunk).map_err(failed)?,
+            };
             file.chunks.push(name);
             read += chunk.len() as u64;
             self.new_bytes += if is_new { chunk.len() as u64 } else { 0 };
@@ -293,6 +312,7 @@ fn list(from: &Path) -> Result<()> {
 }
 
 fn verify(from: &Path, id: Option<&str>) -> Result<()> {
+    give_way();
     let repository = Repository::open(from, Access::Read)?;
     let ids = match id {
         Some(id) => vec![id.to_owned()],

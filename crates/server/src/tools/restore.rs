@@ -3,7 +3,7 @@
 //! Each chunk is checked as it is written. A directory in which a restore was cut off says so, and no server starts on it.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ use quarry_journal::files::real::create_durably;
 
 use quarry_tools::Progress;
 
+use crate::backup::batch::{Batch, RealDisk};
 use crate::backup::manifest::{BackedUpFile, Manifest};
 use crate::backup::repository::{Access, Repository, chunk_bytes};
 use crate::process::config::Restore;
@@ -90,9 +91,11 @@ fn restore(options: &Restore) -> Result<Restored, String> {
         .map_err(failed)?;
     sync(path).map_err(failed)?;
     let progress = Progress::of_bytes("restoring", Some(manifest.bytes()));
+    let mut batch = Batch::new(&RealDisk);
     for file in &manifest.files {
-        write(&repository, file, path, &progress)?;
+        write(&repository, file, path, &mut batch, &progress)?;
     }
+    batch.finish().map_err(failed)?;
     drop(progress);
     let end = way.map(|way| go_on(&way, &manifest, path)).transpose()?;
     fs::remove_file(&mark)
@@ -129,20 +132,20 @@ fn write(
     repository: &Repository,
     file: &BackedUpFile,
     directory: &Path,
+    batch: &mut Batch<'_>,
     progress: &Progress,
 ) -> Result<(), String> {
     let path = directory.join(&file.name);
     let failed = |error: io::Error| format!("`{}`: {error}", path.display());
-    let parent = path.parent().unwrap_or(directory);
-    create_durably(parent).map_err(failed)?;
-    let mut out = File::create_new(&path).map_err(failed)?;
+    create_durably(path.parent().unwrap_or(directory)).map_err(failed)?;
+    let mut out = batch.create_named(&path).map_err(failed)?;
     for (number, name) in file.chunks.iter().enumerate() {
         let chunk = repository.chunk(*name, chunk_bytes(file.bytes, number));
         let chunk = chunk.map_err(|why| format!("`{}`: {why}", file.name))?;
-        out.write_all(&chunk).map_err(failed)?;
+        out.write(&chunk).map_err(failed)?;
         progress.add(chunk.len() as u64, 0);
     }
-    out.sync_all().and_then(|()| sync(parent)).map_err(failed)
+    batch.add(out).map_err(failed)
 }
 
 fn sync(directory: &Path) -> io::Result<()> {
