@@ -10,11 +10,13 @@ import bson
 import pytest
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
 from conftest import ENGINES
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from quarry_process import Quarry
+from wire_client import WireClient
 
 NAMES = itertools.count(1)
 LONG_SECONDS = 30
@@ -168,8 +170,9 @@ def test_a_drop_ends_the_stream_of_its_collection(things):
     with things.watch(start_after=invalidate["_id"]) as again:
         things.insert_one({"_id": 2})
         assert again.next()["documentKey"] == {"_id": 2}
+    assert invalidate["wallTime"] == drop["wallTime"] and invalidate["clusterTime"] == drop["clusterTime"]
     with things.watch(resume_after=drop["_id"]) as resumed:
-        assert events(resumed, 1)[0]["operationType"] == "invalidate"
+        assert events(resumed, 1) == [invalidate]
 
 
 def test_renames_and_dropped_databases_end_streams(watched, things):
@@ -312,6 +315,67 @@ def test_the_document_of_an_update_is_looked_up(things):
         first, second, _ = events(stream, 3)
         # As it is when the event is read: it may have gone by then.
         assert first["fullDocument"] is None and second["fullDocument"] is None
+    things.insert_one({"_id": 2, "a": 1})
+    with things.watch(full_document="updateLookup") as stream:
+        for n in (2, 3):
+            things.update_one({"_id": 2}, {"$set": {"a": n}})
+        assert [event["fullDocument"] for event in events(stream, 2)] == [{"_id": 2, "a": 3}] * 2
+
+
+def test_an_update_is_looked_up_in_its_own_collection(things):
+    """Not in another one that has got its name since, nor through a view."""
+    database = things.database
+    things.insert_one({"_id": 1, "a": 1})
+    with database.watch([{"$match": {"operationType": "update"}}], full_document="updateLookup") as stream:
+        things.update_one({"_id": 1}, {"$set": {"a": 2}})
+        things.rename("moved")
+        things.insert_one({"_id": 1, "a": "another"})
+        (update,) = events(stream, 1)
+        assert update["ns"]["coll"] == "things" and update["fullDocument"] is None
+        things.update_one({"_id": 1}, {"$set": {"a": "still another"}})
+        things.drop()
+        database.create_collection("things", viewOn="moved", pipeline=[])
+        (update,) = events(stream, 1)
+        assert things.find_one() == {"_id": 1, "a": 2} and update["fullDocument"] is None
+        database.moved.update_one({"_id": 1}, {"$set": {"a": 3}})
+        assert events(stream, 1)[0]["fullDocument"] == {"_id": 1, "a": 3}
+
+
+def test_an_event_that_cannot_be_made_comes_behind_those_before_it(things):
+    with things.watch(full_document="required", batch_size=2) as stream:
+        things.insert_many([{"_id": number} for number in range(4)])
+        things.update_one({"_id": 0}, {"$set": {"a": 1}})
+        assert [event["documentKey"]["_id"] for event in events(stream, 4)] == [0, 1, 2, 3]
+        token = stream.resume_token
+        with pytest.raises(OperationFailure) as raised:
+            stream.next()
+        assert raised.value.code == 47
+    with things.watch(resume_after=token) as resumed:
+        assert kinds(events(resumed, 1)) == ["update"]
+
+
+def test_a_stream_from_a_time_to_come_is_resumed_at_that_time(watched, things):
+    """Whoever loses the connection before the time comes is told of nothing earlier for that."""
+    with things.watch() as stream:
+        things.insert_one({"_id": 0})
+        now = stream.next()["clusterTime"]
+    begun = Timestamp(now.time + 100, 1)
+    with things.watch(start_at_operation_time=begun, max_await_time_ms=50) as stream:
+        things.insert_one({"_id": 1})
+        assert stream.try_next() is None
+        token = stream.resume_token
+        things.database.others.insert_one({})
+        assert stream.try_next() is None and stream.resume_token == token
+    things.insert_one({"_id": 2})
+    with things.watch(resume_after=token, max_await_time_ms=50) as resumed:
+        things.insert_one({"_id": 3})
+        assert resumed.try_next() is None and resumed.resume_token == token
+        if "setName" in watched.admin.command("hello"):
+            # A set follows the time that a client has seen.
+            with WireClient(watched.address[1]) as connection:
+                connection.run({"ping": 1, "$clusterTime": {"clusterTime": begun}})
+            things.insert_one({"_id": 4})
+            assert events(resumed, 1)[0]["documentKey"] == {"_id": 4}
 
 
 def test_documents_after_an_update_are_told_where_images_are_kept(watched):

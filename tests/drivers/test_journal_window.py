@@ -7,6 +7,7 @@ import time
 
 import pytest
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 from quarry_process import Quarry, binary
 
@@ -29,6 +30,19 @@ def server(directory, engine, arguments):
             quarry.kill()
 
 
+def first_change(client):
+    """The event of a change that is made for it, the first one of its server."""
+    with client.db.marks.watch() as stream:
+        client.db.marks.insert_one({"_id": "first"})
+        return stream.next()
+
+
+def streams_from(client, change):
+    """Streams behind that change and from its time on, as they are opened."""
+    for place in ({"resume_after": change["_id"]}, {"start_after": change["_id"]}, {"start_at_operation_time": change["clusterTime"]}):
+        yield lambda: client.db.marks.watch(**place)  # noqa: B023 (called before the next one)
+
+
 @pytest.mark.parametrize("engine", ["rocksdb", "mdbx"])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_segments_within_the_window_outlive_checkpoints(engine, window, tmp_path):
@@ -36,8 +50,10 @@ def test_segments_within_the_window_outlive_checkpoints(engine, window, tmp_path
     kept, freed = tmp_path / "kept", tmp_path / "freed"
     chance = random.Random(7)
     # The second round leaves the first segment behind.
-    for _ in range(2):
+    for round_number in range(2):
         with server(kept, engine, window) as one, server(freed, engine, NO_WINDOW) as other:
+            if round_number == 0:
+                first_of_kept, first_of_freed = first_change(one), first_change(other)
             for client in (one, other):
                 for _ in range(10):
                     client.db.things.insert_one({"b": chance.randbytes(MIB)})
@@ -50,6 +66,18 @@ def test_segments_within_the_window_outlive_checkpoints(engine, window, tmp_path
         while (freed / first).exists():
             assert time.monotonic() < deadline, "no checkpoint frees anything"
             time.sleep(0.05)
+        for client in (one, other):
+            client.db.marks.insert_one({"_id": "last"})
+        for open_stream in streams_from(one, first_of_kept):
+            with open_stream() as stream:
+                told = [stream.next()["documentKey"]["_id"]]
+                if told == ["first"]:
+                    told.append(stream.next()["documentKey"]["_id"])
+                assert told[-1] == "last"
+        for open_stream in streams_from(other, first_of_freed):
+            with pytest.raises(OperationFailure) as lost:
+                open_stream()
+            assert lost.value.code == 286 and lost.value.has_error_label("NonResumableChangeStreamError")
     assert (kept / first).exists()
 
 

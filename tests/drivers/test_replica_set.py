@@ -230,6 +230,15 @@ def test_the_defaults_of_concerns_are_set_and_kept(tmp_path):
         syncs = connection.run({"serverStatus": 1}, "admin")["quarry"]["journal"]["syncs"]
         connection.run({"insert": "things", "documents": [{}], "writeConcern": {"w": "majority"}})
         assert connection.run({"serverStatus": 1}, "admin")["quarry"]["journal"]["syncs"] > syncs
+        # A transaction that names no read concern has the set's.
+        fields = {"lsid": {"id": Binary(uuid.uuid4().bytes, 4)}, "txnNumber": Int64(1), "autocommit": False}
+        connection.run({"find": "things", **fields, "startTransaction": True})
+        pipeline = [{"$currentOp": {}}, {"$match": {"type": "idleSession"}}]
+        idle = connection.run({"aggregate": 1, "pipeline": pipeline, "cursor": {}}, "admin")["cursor"]["firstBatch"]
+        assert [one["transaction"]["parameters"]["readConcern"] for one in idle] == [{"level": "majority"}]
+        with pytest.raises(CommandFailed) as raised:
+            connection.run({"create": "made", **fields})
+        assert raised.value.code == 72
     assert quarry.stop() == 0, quarry.tail()
 
 

@@ -658,3 +658,77 @@ def test_an_old_transaction_ends(driver):
             assert ended.value.code == 251
     finally:
         driver.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 60})
+
+
+def test_a_transaction_waits_for_a_definition_as_long_as_it_is_told(driver):
+    things = driver.test_driver.defined
+    things.drop()
+    things.insert_one({"_id": 1})
+
+    def refused(session):
+        """The error of a transaction that reads, and how long it waited; none if it was served."""
+        begun = time.monotonic()
+        session.start_transaction()
+        try:
+            things.find_one({}, session=session)
+        except OperationFailure as error:
+            return error, time.monotonic() - begun
+        finally:
+            session.abort_transaction()
+        return None, 0
+
+    parameter = "maxTransactionLockRequestTimeoutMillis"
+    with driver.start_session() as holder, driver.start_session() as other:
+        holder.start_transaction()
+        things.find_one({}, session=holder)
+        dropping = threading.Thread(target=things.drop)
+        dropping.start()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (error := refused(other)[0]) is None:
+            assert time.monotonic() < deadline, "the drop does not wait for the reader"
+        assert error.code == 24 and error.has_error_label("TransientTransactionError")
+        driver.admin.command({"setParameter": 1, parameter: 500})
+        try:
+            error, waited = refused(other)
+            assert error.code == 24 and waited >= 0.5
+        finally:
+            assert driver.admin.command({"setParameter": 1, parameter: 5})["was"] == 500
+        assert dropping.is_alive()
+        holder.abort_transaction()
+        dropping.join(PATIENCE_SECONDS)
+    assert things.name not in things.database.list_collection_names()
+
+
+def test_a_cursor_of_a_session_lives_as_long_as_that(driver):
+    things = driver.test_driver.lasting
+    things.drop()
+    things.insert_many([{"_id": number} for number in range(5)])
+
+    def timed_out():
+        return driver.admin.command("serverStatus")["metrics"]["cursor"]["timedOut"]
+
+    def wait_until_timed_out(count):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while timed_out() < count:
+            assert time.monotonic() < deadline
+
+    begun = timed_out()
+    # Drivers give each cursor a session. These two are older than the one that has none.
+    cursor = things.find({}, batch_size=2)
+    next(cursor)
+    with things.watch() as stream, WireClient(driver.address[1]) as connection:
+        alone = connection.run({"find": "lasting", "batchSize": 2}, "test_driver")["cursor"]["id"]
+        driver.admin.command({"setParameter": 1, "cursorTimeoutMillis": 100})
+        try:
+            wait_until_timed_out(begun + 1)
+            with pytest.raises(CommandFailed) as gone:
+                connection.run({"getMore": Int64(alone), "collection": "lasting"}, "test_driver")
+            assert gone.value.code == 43 and timed_out() == begun + 1
+            assert len(list(cursor)) == 4
+            things.insert_one({"_id": 5})
+            assert stream.next()["documentKey"] == {"_id": 5}
+            driver.admin.command({"setParameter": 1, "enableTimeoutOfInactiveSessionCursors": True})
+            wait_until_timed_out(begun + 2)
+        finally:
+            driver.admin.command({"setParameter": 1, "enableTimeoutOfInactiveSessionCursors": False})
+            driver.admin.command({"setParameter": 1, "cursorTimeoutMillis": 600_000})
