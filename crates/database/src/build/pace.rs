@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The bounds of a piece while others commit.
 const DOCUMENTS: usize = 256;
 const ENTRIES: usize = 2048;
-/// So many pieces nobody else commits beside before they grow, and so often they double then.
+/// Pieces grow once nobody else has committed beside this many, and double this often.
 const QUIET_PIECES: u32 = 3;
 const DOUBLINGS_MAX: u32 = 3;
 /// The processor is offered again after so long.

@@ -247,7 +247,7 @@ impl<'s> Piece<'s> {
         Ok(())
     }
 
-    /// What is to be committed, and whether marks are in it that the indexes do not have yet.
+    /// The batch to commit, and whether marks are in it that the indexes do not have yet.
     pub fn batch(&self) -> (WriteBatch, bool) {
         let mut batch = WriteBatch::new();
         for &(number, marks) in &self.indexes {

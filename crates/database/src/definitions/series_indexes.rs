@@ -88,7 +88,7 @@ fn check_expiry(
             "TTL indexes on time-series collections require a partialFilterExpression on the metaField",
         ));
     }
-    let is_time = |field: quarry_bson::RawElement<'_>| field.name() == &*series.time_field;
+    let is_time = |field: quarry_bson::RawElement<'_>| field.name() == *series.time_field;
     match key.len() == 1 && key.first().is_some_and(is_time) {
         true => Ok(()),
         false => Err(invalid(

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawValue};
-use quarry_database::TIME_SERIES;
 
 use super::execution::{RunningStage, Upstream};
 use super::stage::{Reads, Specification, Stage, Stages, one};
@@ -12,6 +11,9 @@ use super::written::{CollectionWritten, Out, ResultWritten, WriteTarget};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::type_name;
+
+/// The option that makes the collection a time series.
+const TIME_SERIES: &str = "timeseries";
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let mut series = None;
