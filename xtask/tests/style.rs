@@ -143,6 +143,7 @@ fn tokio_stays_on_top() {
     );
     assert!(found("crates/server/src/x.rs", code).is_empty());
     assert!(found("examples/rust/x.rs", code).is_empty());
+    assert!(found("tests/drivers/tools/rust/x.rs", code).is_empty());
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::error_codes;
 /// Crates that call other languages, each in its FFI files only.
 const FFI_CRATES: [&str; 3] = ["regex", "storage-rocksdb", "storage-mdbx"];
 const ASYNC_CRATES: [&str; 2] = ["server", "bench"];
+/// The folders of programs that are clients.
+const CLIENTS: [&str; 2] = ["examples/", "tests/drivers/tools/rust/"];
 
 /// The folders and files of `query` that are functions of BSON alone.
 const PURE_FOLDERS: [&str; 6] = [
@@ -80,10 +82,10 @@ pub(super) fn check(file: &File, found: &mut Vec<Breach>) {
     if is_crate_root(file) && !code.contains("#![forbid(unsafe_code)]") {
         breach(vec![0], "a crate says `#![forbid(unsafe_code)]`");
     }
-    // An example is a client, and clients may wait as they like.
-    let is_example = file.path.starts_with("examples/");
+    // Examples and programs over strangers' drivers are clients, and clients may wait as they like.
+    let is_client = CLIENTS.iter().any(|place| file.path.starts_with(place));
     let may_be_async = |name| ASYNC_CRATES.contains(&name);
-    if !is_example && !file.crate_name().is_some_and(may_be_async) {
+    if !is_client && !file.crate_name().is_some_and(may_be_async) {
         breach(
             lines_with_word(&code, "tokio"),
             "tokio belongs to server and bench",
