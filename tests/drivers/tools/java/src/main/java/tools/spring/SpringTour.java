@@ -41,7 +41,9 @@ import org.springframework.data.mongodb.core.BulkOperations;
 import org.springframework.data.mongodb.core.CollectionOptions;
 import org.springframework.data.mongodb.core.FindAndModifyOptions;
 import org.springframework.data.mongodb.core.MongoTemplate;
+import org.springframework.data.mongodb.core.ViewOptions;
 import org.springframework.data.mongodb.core.aggregation.AccumulatorOperators;
+import org.springframework.data.mongodb.core.aggregation.AggregationPipeline;
 import org.springframework.data.mongodb.core.aggregation.AggregationUpdate;
 import org.springframework.data.mongodb.core.aggregation.SetWindowFieldsOperation;
 import org.springframework.data.mongodb.core.aggregation.StringOperators;
@@ -175,7 +177,7 @@ public final class SpringTour {
     private Document wider() {
         template.insert(List.of(new Document("_id", "Ann").append("under", null), new Document("_id", "bob").append("under", "Ann"),
             new Document("_id", "Cid").append("under", "bob")), "people");
-        template.createView("staff", "people", match(where("under").ne(null)));
+        template.createView("staff", "people", AggregationPipeline.of(match(where("under").ne(null))), new ViewOptions());
         var above = template.aggregate(newAggregation(match(where("_id").is("Cid")),
             graphLookup("people").startWith("$under").connectFrom("under").connectTo("_id").depthField("steps").as("above"),
             unwind("above"), sort(Sort.Direction.ASC, "above.steps"), project().and("above._id").as("name").andExclude("_id")), "people", Document.class);
