@@ -248,6 +248,10 @@ def test_deletes_take_any_filter(filled):
     assert filled.delete_many({"at.room": 1, "celsius": {"$gt": 30}}).deleted_count == 10
     assert filled.delete_many({}).deleted_count == 40
     assert filled.count_documents({}) == 0
+    # No key tells an `_id`, and several may have it.
+    filled.insert_many([{"_id": 1, "ts": minute(0)}, {"_id": 1, "ts": minute(1)}])
+    assert filled.delete_one({"_id": 1}).deleted_count == 1
+    assert filled.delete_many({"_id": 1}).deleted_count == 1
 
 
 def test_pipelines_write_a_series_whole_or_not_at_all(database, filled):

@@ -355,9 +355,8 @@ impl Definitions {
             let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
             index.unique = true;
             Some(index)
-        } else if let Some(spec) = series {
+        } else if let Some(mut spec) = series {
             // It keeps strings as the collection compares them.
-            let mut spec = spec;
             if let Some(collation) = options.get_element(COLLATION) {
                 spec.append_element(collation);
             }

@@ -76,9 +76,10 @@ pub fn each_usable<'c>(
     let is_by_filter = wanted.hint.is_none() && wanted.sort.is_none();
     let mut is_hint_known = false;
     let all = candidates(collection, index_catalog, bounds.collation());
-    // Walked from within: the walk from without costs more than most indexes are worth a look.
+    // `for_each`, because a chain's `next` asks on every step which of its halves is left: most indexes cost less to look at.
     all.for_each(|candidate| {
-        if is_by_filter && !bounds.mention(candidate.paths[0]) || !candidate.is_allowed(wanted) {
+        let is_mentioned = !is_by_filter || bounds.mention(candidate.paths[0]);
+        if !is_mentioned || !candidate.is_allowed(wanted) {
             return;
         }
         if let Some(hint) = wanted.hint {

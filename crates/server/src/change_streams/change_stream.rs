@@ -444,9 +444,11 @@ fn find_one(
     key: &Document,
 ) -> Result<Option<Document>> {
     let namespace = Namespace::parse(event.namespace)?;
-    let is_of_event = |uuid: [u8; 16]| event.uuid.is_none_or(|of_event| of_event == uuid);
-    let collection = database.collection(&namespace)?;
-    if !collection.is_some_and(|collection| is_of_event(collection.uuid)) {
+    let is_of_event = || -> Result<bool> {
+        let named = database.collection(&namespace)?;
+        Ok(named.is_some_and(|named| event.uuid.is_none_or(|of_event| of_event == named.uuid)))
+    };
+    if !is_of_event()? {
         return Ok(None);
     }
     let request = FindRequest {
@@ -456,7 +458,8 @@ fn find_one(
     };
     let mut executor = exec::find(Scope::from(database), operation, request)?;
     let mut found = Vec::new();
-    if !executor.next(operation, &mut found)? {
+    // Another collection may have got the name before the find asked for it.
+    if !executor.next(operation, &mut found)? || !is_of_event()? {
         return Ok(None);
     }
     Ok(Some(Document::from_bytes(found)?))
