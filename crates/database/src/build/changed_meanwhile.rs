@@ -139,7 +139,7 @@ fn beside_refused(database: &Database) -> WriteUnit {
     unit
 }
 
-/// Nobody can change it while the index is there: the build meets it, first in its piece or behind others.
+/// The build meets it, first in its piece or behind others.
 #[test]
 fn a_document_that_can_have_no_entries_fails_the_build() {
     let specs = [doc! { "key": { "a": 1, "b": 1 } }];

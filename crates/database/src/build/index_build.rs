@@ -4,8 +4,9 @@
 //! build then walks the records that are there in pieces (`piece`): it makes the entries of a piece from a snapshot, perhaps on
 //! another processor (`read_ahead`), locks the records, makes anew what somebody has changed since, and puts the entries through
 //! the commit path. How large pieces are, and when the build gives way to others, is told in `pace`. At the end the index
-//! becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is told in `unique_build`. What a
-//! crash leaves of a build is dropped after the next start (`builds`).
+//! becomes visible to plans. A duplicate fails the build and removes it; when it counts as one is told in `unique_build`. So does a
+//! document that the index cannot have entries of, if it still stands when the build comes to it. What a crash leaves of a build is
+//! dropped after the next start (`builds`).
 
 use std::thread;
 

@@ -22,6 +22,8 @@ use crate::keyspace::varint::write_len;
 /// The bytes that the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
 const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
 
+const KEYS_TOO_LARGE: ErrorCode = ErrorCode(17_280);
+
 /// The bytes that an entry is taken to need beside its fields, of `VALUE_BYTES` each, when room is made for the entries of a piece.
 const ENTRY_BYTES: usize = 32;
 /// More than that is made room for as it comes.
@@ -207,6 +209,40 @@ impl KeyGenerator {
         }
         Ok(marks)
     }
+}
+
+impl KeyGenerator {
+    /// Like `entries`, for a document that goes. An index that is being built has none of a document that it cannot have entries of:
+    /// neither a writer nor the build has put any. So somebody can delete that document, or put another one in its place, before
+    /// it fails the build.
+    pub fn entries_that_go(
+        &self,
+        number: usize,
+        index: &Index,
+        found: &Found<'_>,
+        target: Target<'_>,
+        buffer: &mut KeyBuffer,
+    ) -> Result<()> {
+        match self.entries(number, index, found, target, buffer) {
+            Err(error) if index.building && refuses_document(&error) => {
+                let is_its = |entry: &Entry| {
+                    entry.document == target.document && usize::from(entry.index) == number
+                };
+                buffer.entries.retain(|entry| !is_its(entry));
+                Ok(())
+            }
+            made => made.map(drop),
+        }
+    }
+}
+
+/// Whether key generation failed for what the document is, and would have failed the same way when it was written. Not so where
+/// the entries of a whole piece are too many, or this build cannot make the index's keys at all.
+fn refuses_document(error: &Error) -> bool {
+    let Error::Invalid { code, .. } = error else {
+        return false;
+    };
+    ![KEYS_TOO_LARGE, ErrorCode::INCOMPATIBLE_COLLATION_VERSION].contains(code)
 }
 
 /// Follows the path of each field up to its end or an array.
@@ -463,7 +499,7 @@ impl Emit<'_, '_> {
         if bytes.len() > ENTRIES_BYTES_MAX {
             bytes.truncate(start);
             return Err(Error::invalid(
-                ErrorCode(17_280),
+                KEYS_TOO_LARGE,
                 format!(
                     "the keys of index `{}` take more than {ENTRIES_BYTES_MAX} bytes",
                     self.index.name

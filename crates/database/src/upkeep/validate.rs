@@ -181,7 +181,8 @@ impl Check<'_> {
         buffer.clear();
         let found = self.index_catalog.keys.extract(document);
         let target = self.target(key, id);
-        for (number, index) in self.index_catalog.indexes.iter().enumerate() {
+        let indexes = self.index_catalog.indexes.iter().enumerate();
+        for (number, index) in indexes.filter(|(_, index)| !index.building) {
             let multikey = self
                 .index_catalog
                 .keys
@@ -248,7 +249,7 @@ impl Check<'_> {
                 right = value == buffer.value(entry);
             })?;
             let index = &self.index_catalog.indexes[number];
-            if !right && !index.building {
+            if !right {
                 self.missing[number] += 1;
                 let bytes = (buffer.key(entry), buffer.value(entry));
                 let found = || entry_document(self.collection, index, bytes, Some(id));

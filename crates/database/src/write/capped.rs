@@ -142,7 +142,7 @@ impl Writer {
                 for (number, index) in index_catalog.indexes.iter().enumerate() {
                     index_catalog
                         .keys
-                        .entries(number, index, &found, target, &mut keys)?;
+                        .entries_that_go(number, index, &found, target, &mut keys)?;
                 }
             }
             for entry in &keys.entries {

@@ -110,7 +110,7 @@ impl ModifiedKeys {
             }
             index_catalog
                 .keys
-                .entries(number, index, &old_found, target, &mut self.old)?;
+                .entries_that_go(number, index, &old_found, target, &mut self.old)?;
         }
         Ok(())
     }
