@@ -5,10 +5,9 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use quarry_bson::doc;
 
-use crate::concurrent::{LATENCY_NS_MAX, key_at};
+use crate::concurrent::{key_at, latencies};
 use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report::Report;
@@ -203,8 +202,7 @@ fn read_latency(
     options: &Options,
     choose: impl Fn(u64) -> u64,
 ) -> io::Result<f64> {
-    let mut latency =
-        Histogram::<u64>::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    let mut latency = latencies();
     for round in 0..2 * options.reads {
         let started = Instant::now();
         point_read(client, choose(round % options.reads))?;

@@ -10,7 +10,7 @@ use mongodb::{Client, Collection};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::concurrent::{LATENCY_NS_MAX, Operation, Sample, key_at};
+use crate::concurrent::{Operation, Sample, key_at, latencies};
 use crate::documents;
 use crate::peers::Peer;
 
@@ -61,7 +61,7 @@ impl DriverClient {
                 let first = seed.wrapping_add(u64::from(task) << 40);
                 tasks.spawn(repeat(collection, operation, first, keys, deadline));
             }
-            let mut all = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+            let mut all = latencies();
             while let Some(done) = tasks.join_next().await {
                 let one = done.map_err(io::Error::other)?.map_err(io::Error::other)?;
                 all.add(one).map_err(io::Error::other)?;
@@ -82,8 +82,7 @@ async fn repeat(
     keys: u64,
     deadline: Instant,
 ) -> mongodb::error::Result<Histogram<u64>> {
-    let mut latency =
-        Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits are within what it takes");
+    let mut latency = latencies();
     let mut count = 0;
     while Instant::now() < deadline {
         let started = Instant::now();

@@ -25,7 +25,7 @@ pub const DATABASE: &str = "quarry_bench";
 pub const COLLECTION: &str = "simple";
 
 /// Latencies beyond a minute are recorded as a minute.
-pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// A histogram of latencies that is empty.
 pub(crate) fn latencies() -> Histogram<u64> {
@@ -153,7 +153,7 @@ pub fn run(options: &Options) -> io::Result<()> {
             totals.push((
                 peer,
                 Runner::connect(client, peer, connections)?,
-                Total::new()?,
+                Total::new(),
             ));
         }
         for _ in 0..options.rounds {
@@ -175,11 +175,11 @@ struct Total {
 }
 
 impl Total {
-    fn new() -> io::Result<Total> {
-        Ok(Total {
-            latency: Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?,
+    fn new() -> Total {
+        Total {
+            latency: latencies(),
             seconds: 0.0,
-        })
+        }
     }
 
     fn add(&mut self, sample: &Sample) -> io::Result<()> {
@@ -254,7 +254,7 @@ fn run_raw(
     }
     barrier.wait();
     let started = Instant::now();
-    let mut latency = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    let mut latency = latencies();
     for thread in threads {
         let one = thread
             .join()
@@ -273,7 +273,7 @@ fn repeat_raw(
     first: u64,
     deadline: Instant,
 ) -> io::Result<Histogram<u64>> {
-    let mut latency = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
+    let mut latency = latencies();
     let prefix = format!("r{first:x}");
     let mut count = 0;
     while Instant::now() < deadline {

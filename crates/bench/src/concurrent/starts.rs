@@ -95,7 +95,7 @@ fn one_start(
         let mut totals = Vec::new();
         for &(peer, process_id) in &peers {
             let runner = Runner::connect(case.client, peer, case.connections)?;
-            totals.push((runner, Total::new()?, process_id, 0.0));
+            totals.push((runner, Total::new(), process_id, 0.0));
         }
         for _ in 0..options.rounds {
             for (runner, total, process_id, processor) in &mut totals {

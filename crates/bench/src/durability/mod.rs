@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use quarry_bson::{Document, Value, doc};
 
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::documents;
 use crate::engine_work::EngineWork;
 use crate::process::{Server, target_directory};
@@ -69,7 +69,7 @@ struct Total {
 impl Total {
     fn new() -> Total {
         Total {
-            latency: new_histogram(),
+            latency: latencies(),
             seconds: 0.0,
         }
     }
@@ -162,7 +162,7 @@ fn insert_until(
     prefix: &str,
     deadline: Instant,
 ) -> io::Result<Histogram<u64>> {
-    let mut latency = new_histogram();
+    let mut latency = latencies();
     for count in 0.. {
         if Instant::now() >= deadline {
             break;
@@ -188,8 +188,4 @@ fn load_command(number: u64) -> Document {
         })
         .collect();
     doc! { "insert": "load", "documents": batch, "$db": DATABASE }
-}
-
-fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits up to a minute")
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Bench, Level, Options, Total, insert_until, reached};
-use crate::concurrent::Operation;
+use crate::concurrent::{Operation, latencies};
 use crate::driver_client::DriverClient;
 use crate::peers::Peer;
 use crate::raw_client::RawClient;
@@ -152,7 +152,7 @@ impl Bench<'_> {
                 insert_until(&mut client, level, &prefix, started + length)
             }));
         }
-        let mut latency = super::new_histogram();
+        let mut latency = latencies();
         for thread in threads {
             let one = thread
                 .join()

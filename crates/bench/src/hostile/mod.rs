@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use quarry_bson::doc;
 
 use self::crowds::{CROWDS, Crowd, Meeting};
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::documents;
 use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
@@ -143,9 +143,8 @@ fn beside(
 
 /// The honest client's operations for a while, and the server's memory meanwhile.
 fn watch(server: &Server, length: Duration) -> io::Result<Seen> {
-    let histogram = Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)?;
     let mut seen = Seen {
-        times: histogram,
+        times: latencies(),
         peak_bytes: 0,
     };
     let is_over = AtomicBool::new(false);

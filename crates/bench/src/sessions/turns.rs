@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::side::Side;
-use crate::concurrent::LATENCY_NS_MAX;
+use crate::concurrent::latencies;
 use crate::report::{Report, reached};
 
 /// The turns of one case on one side.
@@ -18,11 +18,9 @@ pub(super) struct Turns {
 
 impl Turns {
     pub fn new() -> Turns {
-        let histogram =
-            || Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits up to a minute");
         Turns {
-            all: histogram(),
-            turn: histogram(),
+            all: latencies(),
+            turn: latencies(),
             medians: Vec::new(),
         }
     }
