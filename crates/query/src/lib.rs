@@ -21,6 +21,7 @@ pub mod parameters;
 mod parsed_filter;
 mod partial_filter;
 mod plan;
+mod sent_filter;
 mod sorter;
 pub mod spilling;
 mod stage_memory;

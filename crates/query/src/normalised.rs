@@ -8,6 +8,7 @@ use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawEleme
 
 use crate::error::Result;
 use crate::interrupts;
+use crate::sent_filter::{append_branches, append_conditions, documents_of, holds_operators};
 
 /// A condition of a conjunction.
 enum Term<'f> {
@@ -90,19 +91,7 @@ fn type_of(value: RawValue<'_>) -> &'static str {
 fn write_filter(filter: RawDocument<'_>, out: &mut DocumentBuilder<'_>) {
     let mut terms = Vec::new();
     collect(filter, &mut terms);
-    match terms.as_slice() {
-        [] => {}
-        [only] => only.append(out),
-        several => {
-            let mut all = out.array("$and");
-            for term in several {
-                let mut one = all.document();
-                term.append(&mut one);
-                one.finish();
-            }
-            all.finish();
-        }
-    }
+    append_conditions(&terms, Term::append, out);
 }
 
 fn collect<'f>(filter: RawDocument<'f>, terms: &mut Vec<Term<'f>>) {
@@ -114,9 +103,7 @@ fn collect<'f>(filter: RawDocument<'f>, terms: &mut Vec<Term<'f>>) {
         match (name, element.value()) {
             ("$comment", _) => {}
             ("$and", RawValue::Array(children)) => {
-                for child in children.iter().filter_map(|child| child.as_document()) {
-                    collect(child, terms);
-                }
+                documents_of(children).for_each(|child| collect(child, terms));
             }
             (operator, _) if operator.starts_with('$') => terms.push(Term::TopLevel(element)),
             (path, RawValue::Document(operators)) if holds_operators(operators) => {
@@ -132,11 +119,6 @@ fn collect<'f>(filter: RawDocument<'f>, terms: &mut Vec<Term<'f>>) {
     }
 }
 
-fn holds_operators(document: RawDocument<'_>) -> bool {
-    let first = document.first();
-    first.is_some_and(|first| first.name().as_bytes().starts_with(b"$"))
-}
-
 impl Term<'_> {
     fn append(&self, out: &mut DocumentBuilder<'_>) {
         match self {
@@ -149,13 +131,7 @@ impl Term<'_> {
                 let name = element.name().to_string_lossy();
                 match element.value() {
                     RawValue::Array(branches) if matches!(&*name, "$or" | "$nor") => {
-                        let mut list = out.array(&*name);
-                        for branch in branches.iter().filter_map(|branch| branch.as_document()) {
-                            let mut one = list.document();
-                            write_filter(branch, &mut one);
-                            one.finish();
-                        }
-                        list.finish();
+                        append_branches(&name, branches, write_filter, out);
                     }
                     value if name == "$expr" => append_expression(&name, value, out),
                     value => {

@@ -4,10 +4,11 @@
 //! It is made of the filter as it was sent, and nothing reads it but people. What MongoDB rewrites beyond that stays as it was
 //! sent: an `$or` of equalities, the constants of an `$expr`. Recursion is as deep as the filter.
 
-use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue};
 
 use crate::error::Result;
 use crate::interrupts;
+use crate::sent_filter::{append_branches, append_conditions, documents_of, holds_operators};
 
 /// The operators in the order in which MongoDB sorts the conditions of a conjunction; others come last.
 const ORDER: [&str; 22] = [
@@ -69,19 +70,7 @@ fn write_filter(filter: RawDocument<'_>, out: &mut DocumentBuilder<'_>) {
     let mut terms = Vec::new();
     collect(filter, &mut terms);
     terms.sort_by_key(|term| (term.rank(), term.path()));
-    match terms.as_slice() {
-        [] => {}
-        [only] => only.append(out),
-        several => {
-            let mut all = out.array("$and");
-            for term in several {
-                let mut one = all.document();
-                term.append(&mut one);
-                one.finish();
-            }
-            all.finish();
-        }
-    }
+    append_conditions(&terms, Term::append, out);
 }
 
 fn collect<'f>(filter: RawDocument<'f>, terms: &mut Vec<Term<'f>>) {
@@ -134,15 +123,6 @@ fn collect_operators<'f>(path: &'f str, operators: RawDocument<'f>, terms: &mut 
     }
 }
 
-fn documents_of(children: RawArray<'_>) -> impl Iterator<Item = RawDocument<'_>> {
-    children.iter().filter_map(|child| child.as_document())
-}
-
-fn holds_operators(document: RawDocument<'_>) -> bool {
-    let first = document.first();
-    first.is_some_and(|first| first.name().as_bytes().starts_with(b"$"))
-}
-
 impl<'f> Term<'f> {
     fn rank(&self) -> usize {
         let operator = match self {
@@ -173,13 +153,7 @@ impl<'f> Term<'f> {
             }
             Term::TopLevel(operator, element) => match element.value() {
                 RawValue::Array(branches) if matches!(operator, "$or" | "$nor") => {
-                    let mut list = out.array(operator);
-                    for branch in documents_of(branches) {
-                        let mut one = list.document();
-                        write_filter(branch, &mut one);
-                        one.finish();
-                    }
-                    list.finish();
+                    append_branches(operator, branches, write_filter, out);
                 }
                 value => {
                     out.append(operator, value);

@@ -8,11 +8,12 @@
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
-use quarry_bson::{Document, RawArray, RawDocument, RawElement, RawValue};
+use quarry_bson::{Document, RawDocument, RawElement, RawValue};
 
 use crate::Collation;
 use crate::error::Result;
 use crate::interrupts;
+use crate::sent_filter::{documents_of, holds_operators};
 
 /// The parts of a query that its shape is of, as they were sent.
 #[derive(Clone, Copy)]
@@ -133,15 +134,6 @@ fn collect(filter: RawDocument<'_>, terms: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn documents_of(children: RawArray<'_>) -> impl Iterator<Item = RawDocument<'_>> {
-    children.iter().filter_map(|child| child.as_document())
-}
-
-fn holds_operators(document: RawDocument<'_>) -> bool {
-    let first = document.first();
-    first.is_some_and(|first| first.name().as_bytes().starts_with(b"$"))
 }
 
 /// One operator of a path, with the conditions within it.
