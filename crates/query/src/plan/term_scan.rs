@@ -142,3 +142,19 @@ impl PlanNode for TermScan {
         visit(Leaf::Index(&self.access));
     }
 }
+
+/// The node directly below a node over the scans of terms, if that searches for a single term.
+pub fn only_term(scans: &[TermScan]) -> Option<&dyn PlanNode> {
+    match scans {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+/// The nodes below a node over the scans of terms, if that searches for several.
+pub fn several_terms(scans: &[TermScan]) -> Vec<&dyn PlanNode> {
+    match scans {
+        [_] => Vec::new(),
+        scans => scans.iter().map(|scan| scan as &dyn PlanNode).collect(),
+    }
+}

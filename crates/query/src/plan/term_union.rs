@@ -9,7 +9,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use super::node::{Flow, PlanContext, PlanNode, Purpose, Row, Sink};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SEEN_BYTES_MAX_OF_UNIONS, SeenRecords};
 use super::shown::Shown;
-use super::term_scan::TermScan;
+use super::term_scan::{TermScan, only_term, several_terms};
 use super::text_match::bound;
 use crate::error::Result;
 use crate::exec::{memory_exceeded, stored};
@@ -142,10 +142,7 @@ impl PlanNode for TermUnion {
     }
 
     fn input(&self) -> Option<&dyn PlanNode> {
-        match self.inputs.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
+        only_term(&self.inputs)
     }
 
     fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
@@ -153,10 +150,7 @@ impl PlanNode for TermUnion {
     }
 
     fn inputs(&self) -> Vec<&dyn PlanNode> {
-        match self.inputs.as_slice() {
-            [_] => Vec::new(),
-            inputs => inputs.iter().map(|input| input as &dyn PlanNode).collect(),
-        }
+        several_terms(&self.inputs)
     }
 
     /// The name of a union; a single term has none, and explain shows its scan alone.

@@ -12,7 +12,7 @@ use quarry_timing::{Phase, phase};
 
 use super::node::{Flow, PlanContext, PlanNode, Row, Sink};
 use super::shown::{Shown, number};
-use super::term_scan::TermScan;
+use super::term_scan::{TermScan, only_term, several_terms};
 use super::text_match::bound;
 use crate::error::Result;
 use crate::exec::stored;
@@ -166,10 +166,7 @@ impl PlanNode for TextOr {
     }
 
     fn input(&self) -> Option<&dyn PlanNode> {
-        match self.inputs.as_slice() {
-            [only] => Some(only),
-            _ => None,
-        }
+        only_term(&self.inputs)
     }
 
     fn input_mut(&mut self) -> Option<&mut dyn PlanNode> {
@@ -177,10 +174,7 @@ impl PlanNode for TextOr {
     }
 
     fn inputs(&self) -> Vec<&dyn PlanNode> {
-        match self.inputs.as_slice() {
-            [_] => Vec::new(),
-            inputs => inputs.iter().map(|input| input as &dyn PlanNode).collect(),
-        }
+        several_terms(&self.inputs)
     }
 
     fn name(&self) -> &'static str {
