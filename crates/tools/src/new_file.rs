@@ -3,7 +3,7 @@
 //! Keeps true: under the name there is either what was there before, or everything; what is there has been synced. A file that is not finished is
 //! removed, and a compressed stream that is not finished has no trailer, so that nobody takes it for whole.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ use flate2::write::GzEncoder;
 
 /// Added to the name while the file is being written.
 const ENDING: &str = ".part";
+/// The longest name that file systems take.
+const NAME_BYTES_MAX: usize = 255;
 const WRITE_BYTES: usize = 1 << 20;
 pub const STANDARD_OUTPUT: &str = "-";
 
@@ -108,9 +110,22 @@ fn open(path: &Path) -> io::Result<(Out, Place)> {
     if is_special {
         return Ok((Out::File(File::create(&path)?), Place::Open));
     }
-    let hidden = with_ending(&path, ENDING);
+    let hidden = hidden(&path);
     let file = File::create(&hidden)?;
     Ok((Out::File(file), Place::Hidden(hidden, path)))
+}
+
+/// The path of a file until it is whole. Where its name leaves no room for the ending, as that of a collection's metadata may, it loses
+/// its last characters: names that long have what tells them apart before.
+fn hidden(path: &Path) -> PathBuf {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+        return with_ending(path, ENDING);
+    };
+    let mut end = name.len().min(NAME_BYTES_MAX - ENDING.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    path.with_file_name(format!("{}{ENDING}", &name[..end]))
 }
 
 /// The path with an ending added to the whole of its name.
@@ -222,6 +237,24 @@ mod tests {
         let mut bytes = Vec::new();
         let read = GzDecoder::new(&packed[..]).read_to_end(&mut bytes);
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    /// The metadata of a collection whose name is cut has 252 bytes, and 255 with `.gz`: as many as file systems take.
+    #[test]
+    fn a_name_may_be_as_long_as_file_systems_take() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name_len, character) in [(250, "x"), (251, "x"), (255, "x"), (254, "\u{e4}")] {
+            let name = character.repeat(name_len / character.len());
+            assert_eq!(name.len(), name_len);
+            let path = directory.path().join(name);
+            let mut file = NewFile::create(&path, false).unwrap();
+            assert!(!path.exists());
+            file.write_all(b"whole").unwrap();
+            file.finish().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"whole");
+        }
+        let files = fs::read_dir(directory.path()).unwrap();
+        assert_eq!(files.count(), 4, "nothing else is left");
     }
 
     #[test]

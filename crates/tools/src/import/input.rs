@@ -74,7 +74,15 @@ fn reader(path: Option<&Path>, place: Place) -> Result<(Box<dyn Read>, Option<u6
     };
     let failed = Error::file(path);
     let mut file = File::open(path).map_err(&failed)?;
-    let bytes = file.metadata().map_err(&failed)?.len();
+    let metadata = file.metadata().map_err(&failed)?;
+    let bytes = metadata.len();
+    if metadata.is_file() && place.offset > bytes {
+        let what = format!(
+            "it has {bytes} bytes, and {} of what was imported stood before: it is another file",
+            place.offset
+        );
+        return Err(Error::damaged(format_args!("`{}`", path.display()), what));
+    }
     // What is no file, such as a named pipe, can only be read from its beginning.
     if place.offset > 0 {
         file.seek(SeekFrom::Start(place.offset)).map_err(&failed)?;
@@ -87,4 +95,29 @@ fn lines(path: &Path) -> Result<Vec<String>> {
     let file = File::open(path).map_err(&failed)?;
     let lines = io::BufReader::new(file).lines();
     lines.collect::<io::Result<_>>().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_become_shorter_is_not_gone_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.json");
+        fs::write(&path, "{\"a\": 1}\n").unwrap();
+        let at = |offset| {
+            let place = Place {
+                offset,
+                ..Place::default()
+            };
+            reader(Some(&path), place).map(|(_, bytes)| bytes)
+        };
+        assert_eq!(at(0).unwrap(), Some(9));
+        assert_eq!(at(9).unwrap(), Some(9));
+        let error = at(10).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("another file")));
+    }
 }

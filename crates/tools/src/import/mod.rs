@@ -18,7 +18,7 @@ mod resume;
 mod statement;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -354,12 +354,37 @@ impl Importer<'_> {
 
 fn namespace(options: &Import, database: Option<&str>) -> Result<Namespace> {
     let database = options.db.as_deref().or(database).unwrap_or("test");
-    let of_file = || {
-        let name = options.file.as_ref()?.file_name()?.to_str()?;
-        name.split('.').next().map(str::to_owned)
-    };
+    let of_file = || options.file.as_deref().and_then(collection_of_file);
     match options.collection.clone().or_else(of_file) {
         Some(collection) if !collection.is_empty() => Ok(Namespace::new(database, collection)),
         _ => Err(Error::usage("--collection says where the documents go")),
+    }
+}
+
+/// The name of a file without its last ending, as mongoimport takes it.
+fn collection_of_file(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    Some(stem.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_its_collection_its_name_without_the_last_ending() {
+        let of = |path: &str| collection_of_file(Path::new(path));
+        for (path, collection) in [
+            ("orders.json", "orders"),
+            ("dir.d/orders.csv", "orders"),
+            ("orders", "orders"),
+            ("orders.2024.json", "orders.2024"),
+            ("orders.2025.json", "orders.2025"),
+        ] {
+            assert_eq!(of(path).as_deref(), Some(collection));
+        }
+        assert_eq!(of(".json").as_deref(), Some(""));
+        assert_eq!(of(".."), None);
     }
 }
