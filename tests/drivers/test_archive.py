@@ -290,6 +290,33 @@ def test_a_wall_time_and_a_record_name_a_moment(model):
         assert found == {"before": 1, "after": 2}
 
 
+def test_a_damaged_backup_stands_in_the_way_of_nothing_but_itself(model):
+    def segments(backup):
+        """The first chunk of each segment in a backup."""
+        lines = (model.repository / "backups" / backup).read_text().splitlines()
+        named = [following for line, following in zip(lines, lines[1:]) if line.startswith("file ") and line.endswith(".segment")]
+        return {line.split()[1] for line in named}
+
+    with MongoClient(model.uri()) as client:
+        backups = []
+        for number in range(2):
+            client.model.things.insert_one({"_id": number, "v": number})
+            backups.append(create(model.server, model.repository)[0])
+        client.model.things.insert_one({"_id": 2, "v": 2})
+        client.admin.command("flushJournalArchive")
+    own = segments(backups[1]) - segments(backups[0])
+    assert own, "the later backup has more records"
+    for chunk in own:
+        (model.repository / "chunks" / chunk[:2] / chunk).write_bytes(b"damaged")
+    with restored(model, "--to", "latest") as (said, _, found):
+        assert said.startswith(backups[0])
+        assert found == {0: 0, 1: 1, 2: 2}
+    flags = ["--from", model.repository, "--journalArchive", model.archive, "--dbpath", model.directory / "no"]
+    refused = quarry("restore", *flags, "--to", "latest", "--id", backups[1])
+    assert refused.returncode == 1 and "is damaged" in refused.stderr
+    assert not (model.directory / "no").exists()
+
+
 def test_a_lost_future_is_refused_to_streams_and_can_be_come_back_to(model):
     create(model.server, model.repository)
     with MongoClient(model.uri()) as client:

@@ -256,6 +256,12 @@ def test_damage_is_found_named_and_not_restored(durable, tmp_path):
     # A later backup that shares the chunk does not believe it.
     later, _, _ = create(durable, repository)
     assert succeed("backup", "verify", "--from", repository, later).count(": whole") == 1
+    # One that cannot be read is named, and no list of backups that are all there.
+    manifest = repository / "backups" / later
+    manifest.write_text(manifest.read_text()[:-10])
+    listed = quarry("backup", "list", "--from", repository)
+    assert listed.returncode == 1
+    assert len(listed.stdout.splitlines()) == 2 and f"backup `{later}`: " in listed.stdout
 
 
 def test_nothing_is_restored_over_what_is_there(durable, tmp_path):

@@ -4,7 +4,7 @@
 //! synced, whatever was killed; a manifest appears when all of its chunks are there and their names survive a power loss, and goes before any of
 //! them. One process adds or removes at a time. docs/formats/backup.md describes the files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ impl Repository {
         let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
         let mark = path.join(MARK_FILE);
         if access == Access::Change && !mark.exists() {
-            let is_empty = fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
-            if !is_empty {
+            if !is_unused(path) {
                 return Err(bad(&"it holds files and is no repository of backups"));
             }
             for part in [CHUNKS, MANIFESTS] {
@@ -185,7 +184,7 @@ impl Repository {
             let files = self.manifest(id)?.files;
             needed.extend(files.into_iter().flat_map(|file| file.chunks));
         }
-        for id in ids {
+        for id in ids.iter().collect::<BTreeSet<_>>() {
             fs::remove_file(self.manifest_path(id)).map_err(bad)?;
         }
         sync(&self.path.join(MANIFESTS)).map_err(bad)?;
@@ -250,6 +249,19 @@ impl NewChunks<'_> {
 pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
     let left = file_bytes.saturating_sub(number as u64 * CHUNK_BYTES as u64);
     left.min(CHUNK_BYTES as u64) as usize
+}
+
+/// Whether the directory is missing or empty, or has nothing but what the making of a repository leaves that is cut off before its mark.
+fn is_unused(path: &Path) -> bool {
+    let is_left_over = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| match entry.file_name().to_str() {
+            Some(CHUNKS | MANIFESTS) => {
+                fs::read_dir(entry.path()).is_ok_and(|mut within| within.next().is_none())
+            }
+            name => name.and_then(|name| name.strip_suffix(DRAFT_SUFFIX)) == Some(MARK_FILE),
+        })
+    };
+    fs::read_dir(path).map_or(true, |mut entries| entries.all(is_left_over))
 }
 
 /// Writes a file that has its name only when it is whole, and survives power loss on return.
@@ -334,6 +346,45 @@ mod tests {
         // The next backup that needs a chunk mends it for all.
         backup(&repository, "b", &[b"first", b"third"]);
         assert_eq!(damages(&repository, "a"), []);
+    }
+
+    /// The mark comes last: whatever a beginning has left, a second one goes on with it.
+    #[test]
+    fn a_repository_whose_making_was_cut_off_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let draft = format!("{MARK_FILE}{DRAFT_SUFFIX}");
+        let steps: [&dyn Fn(); 3] = [
+            &|| fs::create_dir(path.join(CHUNKS)).unwrap(),
+            &|| fs::create_dir(path.join(MANIFESTS)).unwrap(),
+            &|| fs::write(path.join(&draft), "quarry ba").unwrap(),
+        ];
+        for cut in 0..=steps.len() {
+            steps[..cut].iter().for_each(|step| step());
+            let repository = Repository::open(path, Access::Change).unwrap();
+            backup(&repository, "a", &[b"first"]);
+            assert_eq!(damages(&repository, "a"), []);
+            drop(repository);
+            for entry in fs::read_dir(path).unwrap() {
+                let entry = entry.unwrap().path();
+                match entry.is_dir() {
+                    true => fs::remove_dir_all(entry).unwrap(),
+                    false => fs::remove_file(entry).unwrap(),
+                }
+            }
+        }
+        // Chunks without a mark are somebody's.
+        fs::create_dir_all(path.join(CHUNKS).join("ab")).unwrap();
+        assert!(Repository::open(path, Access::Change).is_err());
+    }
+
+    #[test]
+    fn a_backup_that_is_named_twice_is_removed_once() {
+        let (_directory, repository) = repository();
+        backup(&repository, "a", &[b"first"]);
+        let freed = repository.remove(&["a".into(), "a".into()]);
+        assert_eq!(freed, Ok(5));
+        assert!(repository.ids().unwrap().is_empty());
     }
 
     #[test]

@@ -297,6 +297,7 @@ impl Reading<'_> {
 
 fn list(from: &Path) -> Result<()> {
     let repository = Repository::open(from, Access::Read)?;
+    let mut damages = 0;
     for id in repository.ids()? {
         match repository.manifest(&id) {
             Ok(manifest) => println!(
@@ -305,10 +306,21 @@ fn list(from: &Path) -> Result<()> {
                 manifest.files.len(),
                 manifest.bytes() as f64 / MB
             ),
-            Err(why) => println!("{why}"),
+            Err(why) => {
+                damages += 1;
+                println!("{why}");
+            }
         }
     }
-    Ok(())
+    none_of(damages)
+}
+
+/// Whether nothing is damaged.
+fn none_of(damages: usize) -> Result<()> {
+    match damages {
+        0 => Ok(()),
+        count => Err(format!("{count} damaged")),
+    }
 }
 
 fn verify(from: &Path, id: Option<&str>) -> Result<()> {
@@ -343,10 +355,7 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
         }
         damages += found.len();
     }
-    match damages {
-        0 => Ok(()),
-        count => Err(format!("{count} damaged")),
-    }
+    none_of(damages)
 }
 
 fn remove(from: &Path, ids: &[String], keep: Option<u32>) -> Result<()> {

@@ -107,11 +107,12 @@ pub fn backup_before(repository: &Repository, way: &Way, id: Option<&str>) -> Re
         }
     }
     backups.sort_by_key(|backup| std::cmp::Reverse(backup.lsn));
-    for backup in backups {
-        if backup.lsn <= way.cut.lsn
-            && goes_on(repository, &backup, &way.line, &way.history, way.cut.lsn)?
-        {
-            return Ok(backup);
+    for backup in backups.into_iter().filter(|it| it.lsn <= way.cut.lsn) {
+        match goes_on(repository, &backup, &way.line, &way.history, way.cut.lsn) {
+            Ok(true) => return Ok(backup),
+            Ok(false) => {}
+            Err(why) if ids.len() == 1 => return Err(why),
+            Err(why) => eprintln!("quarry restore: backup `{}`: {why}", backup.id),
         }
     }
     Err(format!(

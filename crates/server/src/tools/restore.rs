@@ -71,20 +71,10 @@ fn restore(options: &Restore) -> Result<Restored, String> {
     };
     let path = &options.dbpath;
     let failed = |error: io::Error| format!("`{}`: {error}", path.display());
-    let is_empty = match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(failed(error)),
-        Ok(mut entries) => {
-            entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK_FILE))
-        }
-    };
-    if !is_empty {
-        return Err(format!(
-            "`{}` is not empty: nothing was changed",
-            path.display()
-        ));
-    }
+    refuse_used(path)?;
     let _locked = DataDirectory::lock(path)?;
+    // Another one may have filled it before the lock.
+    refuse_used(path)?;
     let mark = path.join(RESTORING_FILE);
     File::create(&mark)
         .and_then(|mark| mark.sync_all())
@@ -102,6 +92,24 @@ fn restore(options: &Restore) -> Result<Restored, String> {
         .and_then(|()| sync(path))
         .map_err(failed)?;
     Ok(Restored { manifest, end })
+}
+
+/// Refuses a directory that has anything but a lock.
+fn refuse_used(path: &Path) -> Result<(), String> {
+    let is_unused = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(format!("`{}`: {error}", path.display())),
+        Ok(mut entries) => {
+            entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK_FILE))
+        }
+    };
+    match is_unused {
+        true => Ok(()),
+        false => Err(format!(
+            "`{}` is not empty: nothing was changed",
+            path.display()
+        )),
+    }
 }
 
 /// The backup of that name, or the latest one.
