@@ -55,6 +55,10 @@ impl SpecialKeys for LettersOf {
                     return Err(Error::invalid(ErrorCode(NO_LETTER), "no letter"));
                 }
                 '?' => return Err(Error::Interrupted),
+                '%' => {
+                    let code = ErrorCode::EXCEEDED_MEMORY_LIMIT;
+                    return Err(Error::invalid(code, "no memory"));
+                }
                 _ => take(&[letter.to_string().as_str().into()])?,
             }
         }
@@ -129,7 +133,7 @@ fn changed(to: Option<&Document>, out: &mut NewDocument) -> Result<Change> {
 
 fn with_id(id: i32, document: &Document) -> Document {
     let mut other = doc! { "_id": id };
-    for element in document.as_raw().iter() {
+    for element in document.as_raw() {
         if element.name() != "_id" {
             other.append(element.name(), Value::from(element.value()));
         }
@@ -163,7 +167,7 @@ fn assert_valid(database: &Database) {
     assert_eq!(report.unwrap().errors, Vec::<String>::new());
 }
 
-/// What an index cannot have, the index, what it can have in its place, and the code.
+/// Each a document that an index cannot have, the index, a document that it can have in its place, and the code.
 fn cases() -> [(Document, Document, Document, i32); 4] {
     let arrays = doc! { "_id": BAD, "a": [1, 2], "b": [3, 4], "u": BAD };
     let one_array = doc! { "_id": BAD, "a": [1, 2], "b": 3, "u": BAD };
@@ -260,7 +264,7 @@ fn one_that_stands_fails_the_build_and_stays() {
     }
 }
 
-/// What ends the operation is no word on the document: it may have entries.
+/// The end of an operation is no word on the document: it may have entries.
 #[test]
 fn an_operation_that_ends_over_the_old_document_writes_nothing() {
     let database = filled(&doc! { "_id": BAD, "t": "?" });
@@ -281,6 +285,20 @@ fn an_operation_that_ends_over_the_old_document_writes_nothing() {
         assert!(matches!(done, Err(Error::Interrupted)));
     });
     assert!(matches!(built, Err(Error::Interrupted)));
+}
+
+/// A server that is short of memory has no word on the document either.
+#[test]
+fn a_document_whose_keys_cannot_be_made_for_now_stays() {
+    let database = filled(&doc! { "_id": BAD, "t": "%" });
+    let spec = doc! { "key": { "t": "letters" } };
+    let built = build_beside(&database, &spec, |database| {
+        let done = change(database, BAD, None);
+        let code = ErrorCode::EXCEEDED_MEMORY_LIMIT;
+        assert_eq!(done.error.unwrap().code(), code.0);
+        assert_eq!(done.deleted, 0);
+    });
+    built.unwrap_err();
 }
 
 /// An index that is ready has entries of every document: one whose keys cannot be told any more would leave its own behind.

@@ -237,12 +237,17 @@ impl KeyGenerator {
 }
 
 /// Whether key generation failed for what the document is, and would have failed the same way when it was written. Not so where
-/// the entries of a whole piece are too many, or this build cannot make the index's keys at all.
+/// the entries of a whole piece are too many, this build cannot make the index's keys at all, or the server is short of memory.
 fn refuses_document(error: &Error) -> bool {
     let Error::Invalid { code, .. } = error else {
         return false;
     };
-    ![KEYS_TOO_LARGE, ErrorCode::INCOMPATIBLE_COLLATION_VERSION].contains(code)
+    ![
+        KEYS_TOO_LARGE,
+        ErrorCode::INCOMPATIBLE_COLLATION_VERSION,
+        ErrorCode::EXCEEDED_MEMORY_LIMIT,
+    ]
+    .contains(code)
 }
 
 /// Follows the path of each field up to its end or an array.
