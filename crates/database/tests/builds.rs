@@ -567,7 +567,12 @@ fn a_build_among_writers_has_the_entries_of_what_they_leave() {
     for round in 0..10 {
         let operation = Operation::default();
         let stop = AtomicBool::new(false);
-        let changed = AtomicUsize::new(0);
+        let changed = Arc::new(AtomicUsize::new(0));
+        // Behind its first piece the build waits for a writer, whoever the machine lets run.
+        operation.on_progress(Box::new({
+            let changed = Arc::clone(&changed);
+            move |_| wait_until("a writer", || changed.load(Ordering::Relaxed) > 0)
+        }));
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let (database, operation) = (&database, &operation);
