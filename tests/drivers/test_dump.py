@@ -168,6 +168,14 @@ def test_damaged_files_are_refused_with_the_place(server, filled, tmp_path):
     assert "many.bson` at byte" in (said := fail(*target, tmp_path / "dump")) and "cut off" in said
     file.write_bytes(whole[:first] + b"\xff\xff\xff\x7f" + whole[first + 4 :])
     assert f"many.bson` at byte {first}: a document of 2147483647 bytes" in fail(*target, tmp_path / "dump")
+    file.unlink()
+    emptied = quarry(*target, tmp_path / "dump")
+    assert emptied.returncode == 0, emptied.stderr
+    assert f"`{filled.name}.many` has no file of documents" in emptied.stderr.decode()
+    unfinished = file.with_name("many.bson.part")
+    unfinished.write_bytes(whole[:-3])
+    assert "many.bson.part`: the dump was cut off" in fail(*target, tmp_path / "dump")
+    unfinished.rename(file)
     file.write_bytes(whole)
     for cut in (3, 100, len(archive) // 2, len(archive) - 1):
         assert "`-` at byte" in fail(*target, "--archive", "--dryRun", data=archive[:cut])
@@ -180,6 +188,24 @@ def test_damaged_files_are_refused_with_the_place(server, filled, tmp_path):
     at = archive.index(bson.encode({"_id": 17, "n": 3, "text": "x" * 17}))
     changed = archive[: at + 9] + b"\x18" + archive[at + 10 :]
     assert "checksum" in fail(*target, "--archive", "--dryRun", data=changed)
+
+
+@pytest.mark.parametrize("flags", [[], ["--gzip"]], ids=str)
+def test_collections_with_long_names_go_along(server, database, tmp_path, flags):
+    # Those of the files are as long as names may be, and the second one is cut.
+    names = ["c" * 220, "\u00e4" * 100, "\u00e4" * 101]
+    for number, name in enumerate(names):
+        database[name].insert_one({"_id": number})
+        database[name].create_index("x")
+    succeed("dump", "--uri", server.uri, "--db", database.name, "--out", tmp_path / "dump", *flags)
+    assert not list((tmp_path / "dump").rglob("*.part"))
+    succeed("restore-dump", "--uri", server.uri, "--drop", tmp_path / "dump")
+    for number, name in enumerate(names):
+        assert list(database[name].find()) == [{"_id": number}]
+        assert "x_1" in database[name].index_information()
+    metadata = sorted((tmp_path / "dump").rglob("*.metadata.json*"), key=lambda path: len(path.name))[-1]
+    metadata.unlink()
+    assert "nor metadata tell the collection" in fail("restore-dump", "--uri", server.uri, "--drop", tmp_path / "dump")
 
 
 def test_a_dump_written_by_hand_from_the_format(server, client, tmp_path, database):

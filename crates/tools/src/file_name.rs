@@ -34,10 +34,20 @@ pub fn of_collection(collection: &str) -> String {
     format!("{}%24{hash}", &escaped[..CUT_BYTES])
 }
 
-/// The collection of a file's name; none where it is no text. Of a name that was cut only the metadata tells the whole.
+/// The collection of a file's name; none where it is no text, or was cut, so that only the metadata tells the whole.
 pub fn to_collection(name: &str) -> Option<String> {
+    if name.len() == NAME_BYTES_MAX && name.get(CUT_BYTES..).is_some_and(is_mark_of_cut) {
+        return None;
+    }
     let decoded = percent_decode_str(name).decode_utf8().ok()?;
     Some(decoded.into_owned())
+}
+
+/// Whether the end of a name is what stands behind a cut.
+fn is_mark_of_cut(end: &str) -> bool {
+    let hash = end.strip_prefix("%24");
+    let hash = hash.and_then(|hash| URL_SAFE_NO_PAD.decode(hash).ok());
+    hash.is_some_and(|hash| hash.len() == <Sha1 as Digest>::output_size())
 }
 
 #[cfg(test)]
@@ -56,7 +66,10 @@ mod tests {
             assert_eq!(of_collection(collection), file);
             assert_eq!(to_collection(file).as_deref(), Some(collection));
         }
+        let whole = "x".repeat(NAME_BYTES_MAX);
+        assert_eq!(to_collection(&of_collection(&whole)), Some(whole));
         let long = of_collection(&"/".repeat(100));
+        assert_eq!(to_collection(&long), None);
         assert_eq!(long.len(), CUT_BYTES + 3 + 27);
         assert_ne!(long, of_collection(&"/".repeat(101)));
         // The SHA-1 of a hundred slashes, by another program.

@@ -14,9 +14,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// Added to the name while the file is being written.
-const ENDING: &str = ".part";
+pub const UNFINISHED: &str = ".part";
 /// The longest name that file systems take.
-const NAME_BYTES_MAX: usize = 255;
+pub const NAME_BYTES_MAX: usize = 255;
 const WRITE_BYTES: usize = 1 << 20;
 pub const STANDARD_OUTPUT: &str = "-";
 
@@ -119,13 +119,13 @@ fn open(path: &Path) -> io::Result<(Out, Place)> {
 /// its last characters: names that long have what tells them apart before.
 fn hidden(path: &Path) -> PathBuf {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else {
-        return with_ending(path, ENDING);
+        return with_ending(path, UNFINISHED);
     };
-    let mut end = name.len().min(NAME_BYTES_MAX - ENDING.len());
+    let mut end = name.len().min(NAME_BYTES_MAX - UNFINISHED.len());
     while !name.is_char_boundary(end) {
         end -= 1;
     }
-    path.with_file_name(format!("{}{ENDING}", &name[..end]))
+    path.with_file_name(format!("{}{UNFINISHED}", &name[..end]))
 }
 
 /// The path with an ending added to the whole of its name.
@@ -203,7 +203,7 @@ mod tests {
             given_up.write_all(&[7; 5000]).unwrap();
             drop(given_up);
             assert_eq!(fs::read(&path).unwrap(), b"what was there");
-            assert!(!with_ending(&path, ENDING).exists());
+            assert!(!with_ending(&path, UNFINISHED).exists());
 
             let mut whole = NewFile::create(&path, is_compressed).unwrap();
             whole.write_all(&[7; 5000]).unwrap();
@@ -214,7 +214,7 @@ mod tests {
                 GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
             }
             assert_eq!(bytes, [7; 5000]);
-            assert!(!with_ending(&path, ENDING).exists());
+            assert!(!with_ending(&path, UNFINISHED).exists());
         }
     }
 

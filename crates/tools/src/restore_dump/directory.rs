@@ -6,11 +6,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::packed_file::{Packing, open};
-use super::{Plan, Restorer};
+use super::{Plan, RestoreDump, Restorer};
 use crate::bson_file::Source;
 use crate::definition::{Definition, Kind};
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
+use crate::new_file::{NAME_BYTES_MAX, UNFINISHED};
 use crate::progress::Progress;
 use crate::{file_name, metadata};
 
@@ -83,7 +84,9 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
             Kind::View => None,
             Kind::Collection => files.documents,
         };
-        plans.extend(restorer.plan(from, definition, documents)?);
+        let plan = restorer.plan(from, definition, documents)?;
+        plan.iter().for_each(|plan| tell_if_empty(options, plan));
+        plans.extend(plan);
         Ok(())
     };
     match (&options.db, &options.collection) {
@@ -162,6 +165,11 @@ fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
+        if is_unfinished(name) {
+            let what =
+                "the dump was cut off when it wrote this; removed, what is whole is restored";
+            return Err(Error::damaged(format_args!("`{}`", path.display()), what));
+        }
         let name = name.strip_suffix(COMPRESSED).unwrap_or(name).to_owned();
         let before = if let Some(stem) = name.strip_suffix(METADATA) {
             let files = found.entry(stem.to_owned()).or_default();
@@ -181,11 +189,32 @@ fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
     Ok(found)
 }
 
+/// Says that a collection is made without documents, because the dump has its definition alone.
+fn tell_if_empty(options: &RestoreDump, plan: &Plan) {
+    let is_empty = plan.definition.kind == Kind::Collection && plan.file.is_none();
+    if is_empty && !options.quiet {
+        eprintln!("`{}` has no file of documents in the dump", plan.from);
+    }
+}
+
+/// Whether a dump was writing the file, which has another name when it is whole. A name that is as long as can be may have lost its ending.
+fn is_unfinished(name: &str) -> bool {
+    let Some(whole) = name.strip_suffix(UNFINISHED) else {
+        return false;
+    };
+    let whole = whole.strip_suffix(COMPRESSED).unwrap_or(whole);
+    let is_of_dump = [DOCUMENTS, METADATA].iter().any(|it| whole.ends_with(it));
+    is_of_dump || name.len() == NAME_BYTES_MAX
+}
+
 fn definition(stem: &str, files: &Files) -> Result<Definition> {
-    let name = file_name::to_collection(stem)
-        .ok_or_else(|| Error::damaged(format_args!("`{stem}`"), "the name is no UTF-8"))?;
+    let name = file_name::to_collection(stem);
+    let unnamed = || {
+        let what = "neither the name, which is cut or no UTF-8, nor metadata tell the collection";
+        Error::damaged(format_args!("`{stem}`"), what)
+    };
     let Some(path) = &files.metadata else {
-        return metadata::from_text("", &name, "");
+        return metadata::from_text("", &name.ok_or_else(unnamed)?, "");
     };
     let place = format!("`{}`", path.display());
     let (reader, _) = open(path, Packing::ByName)?;
@@ -194,5 +223,34 @@ fn definition(stem: &str, files: &Files) -> Result<Definition> {
         .take(METADATA_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(Error::file(path))?;
-    metadata::from_text(&text, &name, &place)
+    let definition = metadata::from_text(&text, name.as_deref().unwrap_or_default(), &place)?;
+    match definition.name.is_empty() {
+        true => Err(unnamed()),
+        false => Ok(definition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_that_was_cut_off_is_refused_by_the_file_that_was_being_written() {
+        for left in [
+            "b.bson.part",
+            "b.bson.gz.part",
+            "b.metadata.json.part",
+            "b.metadata.json.gz.part",
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = |name: &str| directory.path().join(name);
+            fs::write(path("a.bson"), "").unwrap();
+            fs::write(path("notes.part"), "of somebody").unwrap();
+            let found = files_of(directory.path()).unwrap();
+            assert_eq!(found.into_keys().collect::<Vec<_>>(), ["a"]);
+            fs::write(path(left), "").unwrap();
+            let error = files_of(directory.path()).err().map(|it| it.to_string());
+            assert!(error.is_some_and(|it| it.contains(left) && it.contains("cut off")));
+        }
+    }
 }
