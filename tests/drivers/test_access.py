@@ -28,6 +28,7 @@ AUTHENTICATION_FAILED = 18
 USER_NOT_FOUND = 11
 ROLE_NOT_FOUND = 31
 CURSOR_NOT_FOUND = 43
+NO_SUCH_TRANSACTION = 251
 NAMES = itertools.count(1)
 
 
@@ -1007,6 +1008,70 @@ def test_a_session_is_its_users_alone(tmp_path):
             root.admin.command("killSessions", [{**mine, "uid": digest("two")}, {**others, "uid": digest("two")}])
             assert not ends(one, session) and ends(two, other)
     assert quarry.stop() == 0
+
+
+def test_sessions_are_ended_by_the_names_and_the_roles_of_their_users(guarded, root):
+    users = {"ann": ["readWrite"], "bob": ["readWrite", "dbAdmin"], "eve": ["deputy"]}
+    base = root.patterns
+    base.command("createRole", "deputy", privileges=[], roles=["readWrite", "dbAdmin"])
+    for user, roles in users.items():
+        base.command("createUser", user, pwd="x", roles=roles)
+    ender = [{"resource": {"cluster": True}, "actions": ["killAnySession", "impersonate"]}]
+    root.admin.command("createRole", "ender", privileges=ender, roles=[])
+    root.admin.command("createUser", "ender", pwd="x", roles=["ender"])
+    base.c.insert_one({"_id": 1})
+    ann = lambda *more: [{"user": name, "db": "patterns"} for name in ("ann", *more)]  # noqa: E731
+    role = lambda *names: [{"role": name, "db": "patterns"} for name in names]  # noqa: E731
+    digest = lambda name: hashlib.sha256(f"{name}@patterns".encode()).digest()  # noqa: E731
+
+    def ended(client, patterns):
+        """The users whose transactions the patterns have ended."""
+        with contextlib.ExitStack() as stack:
+            sessions = {}
+            for user in users:
+                driver = stack.enter_context(login(guarded, user, "x", "patterns"))
+                session = sessions[user] = stack.enter_context(driver.start_session())
+                session.start_transaction()
+                driver.patterns.c.find_one(session=session)
+            client.admin.command("killAllSessionsByPattern", [pattern(sessions) for pattern in patterns])
+            gone = set()
+            for user, session in sessions.items():
+                try:
+                    session.commit_transaction()
+                except OperationFailure as error:
+                    assert error.code == NO_SUCH_TRANSACTION
+                    gone.add(user)
+        return gone
+
+    with login(guarded, "ender", "x", "admin") as client:
+        for patterns, gone in [
+            ([{"users": ann()}], {"ann"}),
+            ([{"users": ann("eve")}], {"ann", "eve"}),
+            ([{"users": ann("nobody")}], {"ann"}),
+            ([{"users": [{"user": "ann", "db": "other"}]}], set()),
+            # What a user has by another role was not granted to it.
+            ([{"roles": role("readWrite")}], {"ann", "bob"}),
+            ([{"roles": role("dbAdmin", "deputy")}], {"bob", "eve"}),
+            ([{"roles": [{"role": "readWrite", "db": "admin"}]}], set()),
+            # All of a pattern, and any of the patterns.
+            ([{"users": ann("eve"), "roles": role("readWrite")}], {"ann"}),
+            ([{"uid": digest("bob"), "roles": role("dbAdmin")}], {"bob"}),
+            ([{"uid": digest("ann"), "roles": role("dbAdmin")}], set()),
+            ([{"users": ann()}, {"roles": role("deputy")}], {"ann", "eve"}),
+        ]:
+            assert ended(client, [lambda _, pattern=pattern: pattern for pattern in patterns]) == gone, patterns
+        by_id = lambda user, users: lambda sessions: {"lsid": sessions[user].session_id, "users": users}  # noqa: E731
+        assert ended(client, [by_id("ann", ann())]) == {"ann"}
+        assert ended(client, [by_id("bob", ann())]) == set()
+    for field in ("users", "roles"):
+        with refused(UNAUTHORIZED):
+            root.admin.command("killAllSessionsByPattern", [{}, {field: []}])
+    assert ended(root, [lambda _: {"uid": digest("bob")}]) == {"bob"}
+    for database, role in ((base, "deputy"), (root.admin, "ender")):
+        database.command("dropRole", role)
+    base.command("dropAllUsersFromDatabase")
+    root.admin.command("dropUser", "ender")
+    root.drop_database("patterns")
 
 
 def run_as_it_is(client, command):

@@ -328,6 +328,10 @@ def test_transactions_are_killed_by_patterns(driver):
         (lambda lsid: {"lsid": {"id": Binary(bytes(16), 4), "uid": nobody}}, False),
         (lambda lsid: {"uid": nobody}, False),
         (lambda lsid: {"lsid": lsid}, True),
+        (lambda lsid: {"users": [{"user": "a", "db": "b"}]}, False),
+        (lambda lsid: {"roles": [{"role": "root", "db": "admin"}]}, False),
+        (lambda lsid: {"lsid": lsid, "users": [{"user": "a", "db": "b"}]}, False),
+        (lambda lsid: {"lsid": lsid, "users": [], "roles": []}, True),
         (lambda lsid: {}, True),
     ]:
         with driver.start_session() as session:
@@ -340,10 +344,11 @@ def test_transactions_are_killed_by_patterns(driver):
                 assert ended.value.code == 251
             else:
                 session.commit_transaction()
-    assert things.find_one() == {"_id": 1, "n": 2}
-    with pytest.raises(OperationFailure) as refused:
-        driver.admin.command({"killAllSessionsByPattern": [{"users": [{"user": "a", "db": "b"}]}]})
-    assert refused.value.code == 238
+    assert things.find_one() == {"_id": 1, "n": 5}
+    for pattern in ({"users": ["a"]}, {"roles": [{"role": "root"}]}, {"users": 1}, {"sessions": []}):
+        with pytest.raises(OperationFailure) as refused:
+            driver.admin.command({"killAllSessionsByPattern": [pattern]})
+        assert refused.value.code in (14, 40415), pattern
 
 
 def test_sessions_are_named_as_they_are_listed(driver):

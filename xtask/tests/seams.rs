@@ -25,6 +25,7 @@ const ASK_IT: &[(&str, &str)] = &[
     ("grant_roles_to_role", "users and roles: `access`"),
     ("grant_roles_to_user", "users and roles: `access`"),
     ("hello", "the times of this node, and users"),
+    ("kill_all_sessions_by_pattern", "users and roles: `access`"),
     ("own_views", "views of this node's journal and sessions"),
     ("profile", "the profiler is this node's"),
     (

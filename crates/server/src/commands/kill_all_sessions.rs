@@ -1,5 +1,7 @@
 //! `killAllSessions`: as killSessions, over all sessions, or those of the users named. Without access control no user has any.
 
+use std::collections::HashSet;
+
 use quarry_bson::{DocumentBuilder, RawValue};
 
 use crate::commands::kill_sessions::kill;
@@ -24,7 +26,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let users = users
         .iter()
         .map(SessionOwner::parse_user)
-        .collect::<Result<Vec<_>>>()?;
+        .collect::<Result<HashSet<_>>>()?;
     let server = invocation.server;
     let named = server.sessions.of(&users);
     if users.is_empty() || !named.is_empty() {

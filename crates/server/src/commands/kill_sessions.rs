@@ -23,7 +23,7 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let means_all = matches!(invocation.subject(), Some(RawValue::Array(all)) if all.is_empty());
     if means_all && !may_name_any {
         let own = invocation.session_owner().copied();
-        named = invocation.server.sessions.of(own.as_slice());
+        named = invocation.server.sessions.of(&own.into_iter().collect());
     }
     // To `kill` no name means every session.
     if !named.is_empty() || (means_all && may_name_any) {

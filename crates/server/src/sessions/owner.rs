@@ -8,7 +8,7 @@ use crate::access::name::{Kind, Name};
 use crate::dispatch::error::{CommandError, Result};
 
 /// The digest of a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionOwner(pub [u8; 32]);
 
 impl SessionOwner {

@@ -4,6 +4,7 @@
 //! and ends by endSessions, or 30 minutes after its last use. What it has
 //! written is forgotten behind that, by the reaper: whoever ends sessions waits for no write.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::Deref;
@@ -334,7 +335,7 @@ impl Sessions {
     }
 
     /// Names the sessions of those users; without access control they are nobody's.
-    pub fn of(&self, users: &[SessionOwner]) -> Vec<SessionId> {
+    pub fn of(&self, users: &HashSet<SessionOwner>) -> Vec<SessionId> {
         let is_one = |entry: &Entry| {
             let owner = entry.owner.as_deref().unwrap_or(&SessionOwner::NOBODY);
             users.contains(owner)
@@ -542,8 +543,8 @@ mod tests {
         assert!(sessions.is_of_another(session, Some(&others)));
         assert!(!sessions.is_of_another(session, Some(&mine)));
         assert!(sessions.is_of_another(session, None));
-        assert_eq!(sessions.of(&[others]), []);
-        assert_eq!(sessions.of(&[others, mine]), [session]);
+        assert_eq!(sessions.of(&HashSet::from([others])), []);
+        assert_eq!(sessions.of(&HashSet::from([others, mine])), [session]);
         sessions.remove(session);
         sessions.touch(session, Some(&others)).unwrap();
         assert_eq!(sessions.owner(session), Some(others));
