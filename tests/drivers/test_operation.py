@@ -15,11 +15,14 @@ import urllib.error
 import urllib.request
 
 import pytest
+from bson.int64 import Int64
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.server_api import ServerApi
 
 from certificates import Authority
 from quarry_process import START_SECONDS_MAX, Quarry, binary
+from wire_client import CommandFailed, WireClient
 
 DATA_CORRUPTION_DETECTED = 301
 ILLEGAL_OPERATION = 20
@@ -344,6 +347,34 @@ def test_the_manual_has_every_parameter_with_its_default_and_when_it_can_be_chan
                 assert changed == "any time", name
             except OperationFailure as refused:
                 assert refused.code == ILLEGAL_OPERATION and changed in ("at the start", "never"), name
+    end(quarry)
+
+
+def test_a_server_that_requires_a_version_serves_those_who_name_one(tmp_path):
+    quarry = Quarry(tmp_path / "data", "memory", ["--replSet", "rs0", "--setParameter", "requireApiVersion=true"])
+    quarry.start()
+    strict = ServerApi("1", strict=True, deprecation_errors=True)
+    # Without sessions, of which each driver has its own.
+    with MongoClient(quarry.uri, server_api=strict) as client, WireClient(quarry.port) as other:
+        things = client.test.things
+        things.insert_many([{"_id": number} for number in range(10)])
+        assert len(things.find(batch_size=3).to_list()) == 10
+        with client.start_session() as session, session.start_transaction():
+            things.update_one({"_id": 0}, {"$set": {"a": 1}}, session=session)
+            assert len(things.find(batch_size=3, session=session).to_list()) == 10
+        version, lax = {"apiVersion": "1", "apiStrict": True}, {"apiVersion": "1"}
+        found = other.run({"find": "things", "batchSize": 3, **version})["cursor"]
+        more = {"getMore": Int64(found["id"]), "collection": "things"}
+        with pytest.raises(CommandFailed) as mismatch:
+            other.run({**more, **lax})
+        assert mismatch.value.code == 347
+        assert len(other.run({**more, **version})["cursor"]["nextBatch"]) == 7
+        with MongoClient(quarry.uri, directConnection=True, serverSelectionTimeoutMS=2000) as unversioned:
+            with pytest.raises(PyMongoError) as refused:
+                unversioned.admin.command("ping")
+            assert "The apiVersion parameter is required" in str(refused.value)
+            other.run({"setParameter": 1, "requireApiVersion": False, **lax}, "admin")
+            assert unversioned.admin.command("ping")["ok"] == 1
     end(quarry)
 
 

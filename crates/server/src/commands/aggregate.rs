@@ -183,7 +183,7 @@ fn writing_stage(body: RawDocument<'_>) -> Option<&'static str> {
 /// version of a strict client does not have.
 fn check_stages(invocation: &Invocation<'_>) -> Result<()> {
     let is_in_transaction = invocation.data().is_in_transaction();
-    let is_strict = invocation.generic.is_api_strict;
+    let is_strict = invocation.generic.api.is_strict();
     let writing = writing_stage(invocation.body);
     if let Some(stage) = writing
         && invocation.generic.read_concern.level == ReadLevel::Linearizable

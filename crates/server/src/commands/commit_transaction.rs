@@ -27,7 +27,10 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     let level = writes::level(invocation);
     let (database, operation) = (&invocation.server.database, invocation.operation);
     match &mut invocation.checked_out {
-        Some(session) => session.commit(database, operation, level),
+        Some(session) => {
+            session.check_api(invocation.generic.api)?;
+            session.commit(database, operation, level)
+        }
         None => Ok(()),
     }
 }

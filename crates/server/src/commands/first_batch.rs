@@ -111,6 +111,7 @@ pub fn answer(
             cursor.needs = needs.into();
         }
         cursor.read_concern = invocation.generic.read_concern;
+        cursor.api = invocation.generic.api;
         cursor.pinned = invocation.pinned.take();
         cursor.time_left = invocation
             .operation

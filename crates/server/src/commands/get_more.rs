@@ -78,6 +78,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.user,
         invocation.operation,
     )?;
+    if let Err(error) = invocation.generic.api.check_get_more(cursor.api) {
+        cursor.put_back();
+        return Err(error);
+    }
     invocation.cursor.origin.clone_from(&cursor.origin);
     let met = fail_points::meet(fail_points::FAIL_GET_MORE, invocation);
     met.map_err(|error| match cursor.changes() {

@@ -28,10 +28,16 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         if command.is_in_api_1 {
             versions.push("1");
         }
+        if command.is_in_api_2 {
+            versions.push("2");
+        }
         versions.finish();
         let mut versions = entry.array("deprecatedApiVersions");
         if command.is_deprecated_in_api_1 {
             versions.push("1");
+        }
+        if command.is_deprecated_in_api_2 {
+            versions.push("2");
         }
         versions.finish();
         entry.finish();

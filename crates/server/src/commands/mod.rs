@@ -275,6 +275,7 @@ mod tests {
     use quarry_bson::{Document, Value};
 
     use super::*;
+    use crate::dispatch::api_parameters::ApiRules;
     use crate::dispatch::command::Generic;
     use crate::sessions::session::SessionId;
 
@@ -301,7 +302,7 @@ mod tests {
             }
             body.append("$db", "admin");
         });
-        let read = Generic::default().read(command, body.as_raw());
+        let read = Generic::default().read(command, body.as_raw(), ApiRules::default());
         read.err().map(|error| error.code)
     }
 

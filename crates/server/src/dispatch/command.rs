@@ -20,6 +20,7 @@ use quarry_wire::DocumentSequence;
 
 use crate::access::user::User;
 use crate::data::Data;
+use crate::dispatch::api_parameters::{ApiParameters, ApiRules, ApiVersion, VersionedCommand};
 use crate::dispatch::argument::Argument;
 use crate::dispatch::beginning::beginning_of;
 use crate::dispatch::call::{Asked, CursorRead, without_secrets};
@@ -61,10 +62,14 @@ pub struct Command {
     pub takes_snapshot: bool,
     /// The use that a session can make of it with a txnNumber.
     pub session_use: SessionUse,
-    /// Part of the versioned API, version 1.
+    /// A part of version 1 of the Stable API.
     pub is_in_api_1: bool,
     /// A part of that version, refused to clients that want no deprecated commands.
     pub is_deprecated_in_api_1: bool,
+    /// A part of version 2, which is there for tests of drivers alone.
+    pub is_in_api_2: bool,
+    /// A part of version 2, refused to clients that want no deprecated commands.
+    pub is_deprecated_in_api_2: bool,
     /// Served in test mode alone; otherwise it is as if there were no such command.
     pub is_for_tests: bool,
     /// Its fields hold what only the client and the server may see: only its name is shown anywhere.
@@ -97,6 +102,8 @@ impl Command {
             session_use: SessionUse::None,
             is_in_api_1: false,
             is_deprecated_in_api_1: false,
+            is_in_api_2: false,
+            is_deprecated_in_api_2: false,
             is_for_tests: false,
             has_secrets: false,
             secret_field: None,
@@ -112,6 +119,19 @@ impl Command {
     /// Whether a refusal shows the name of the command alone. An explain that is refused may hold a command with secrets.
     fn hides_fields(&self) -> bool {
         self.has_secrets || matches!(self.requires, Requires::WhatItExplains)
+    }
+
+    /// The command as a version of the Stable API has it.
+    fn in_version(&self, version: ApiVersion) -> VersionedCommand {
+        let (is_there, is_deprecated) = match version {
+            ApiVersion::One => (self.is_in_api_1, self.is_deprecated_in_api_1),
+            ApiVersion::Two => (self.is_in_api_2, self.is_deprecated_in_api_2),
+        };
+        VersionedCommand {
+            name: self.name,
+            is_there,
+            is_deprecated,
+        }
     }
 
     /// Whether a client calls it so.
@@ -194,8 +214,8 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern<'a>,
     /// The time of `$clusterTime`: the latest that the client has seen.
     pub cluster_time: Option<Timestamp>,
-    /// The client wants nothing outside of the API version that it names.
-    pub is_api_strict: bool,
+    /// The version of the Stable API that the client wants to be answered by.
+    pub api: ApiParameters,
     /// How a command that takes a collation compares strings, if it says so.
     pub collation: Option<Collation>,
     /// The document of `let`, of a command that takes one.
@@ -225,10 +245,14 @@ pub struct Generic<'a> {
 impl<'a> Generic<'a> {
     /// Reads them from the body, into arguments that are still the default, and refuses what neither they nor the command
     /// know.
-    pub fn read(&mut self, command: &Command, body: RawDocument<'a>) -> Result<()> {
+    pub fn read(
+        &mut self,
+        command: &Command,
+        body: RawDocument<'a>,
+        api_rules: ApiRules,
+    ) -> Result<()> {
         let mut parsing = Parsing {
             generic: self,
-            api: Api::default(),
             given: Given::default(),
             seen: Seen::default(),
             behind: 0,
@@ -242,14 +266,9 @@ impl<'a> Generic<'a> {
             parsing.behind = body_bytes - elements.remaining_bytes().len();
             parsing.take(command, element)?;
         }
-        let Parsing {
-            generic,
-            api,
-            given,
-            ..
-        } = parsing;
-        api.check(command)?;
-        generic.is_api_strict = api.is_strict;
+        let Parsing { generic, given, .. } = parsing;
+        let api = generic.api;
+        api.check(api_rules, |version| command.in_version(version))?;
         let in_session = CommandInSession {
             name: command.name,
             session_use: command.session_use,
@@ -383,7 +402,6 @@ impl<'a> Generic<'a> {
 /// A body that is being read.
 struct Parsing<'g, 'a> {
     generic: &'g mut Generic<'a>,
-    api: Api<'a>,
     given: Given,
     /// The generic fields that have come, by the numbers that `take` gives them.
     seen: Seen,
@@ -451,15 +469,15 @@ impl<'a> Parsing<'_, 'a> {
                 9
             }
             b"apiVersion" => {
-                self.api.version = Some(argument.text()?);
+                generic.api.version = Some(ApiVersion::parse(argument.text()?)?);
                 10
             }
             b"apiStrict" => {
-                self.api.is_strict = value().is_truthy();
+                generic.api.strict = Some(argument.flag()?);
                 11
             }
             b"apiDeprecationErrors" => {
-                self.api.deprecation_errors = Some(value().is_truthy());
+                generic.api.deprecation_errors = Some(argument.flag()?);
                 12
             }
             b"$clusterTime" => {
@@ -561,43 +579,6 @@ fn database(name: &str) -> Result<&str> {
     }
     let message = format!("the name of a database has at most {DATABASE_BYTES_MAX} bytes");
     Err(CommandError::new(ErrorCode::INVALID_NAMESPACE, message))
-}
-
-#[derive(Default)]
-struct Api<'a> {
-    version: Option<&'a str>,
-    is_strict: bool,
-    deprecation_errors: Option<bool>,
-}
-
-impl Api<'_> {
-    fn check(&self, command: &Command) -> Result<()> {
-        match self.version {
-            None if self.is_strict || self.deprecation_errors.is_some() => Err(CommandError::new(
-                ErrorCode::API_VERSION_ERROR,
-                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
-            )),
-            Some(version) if version != "1" => Err(CommandError::new(
-                ErrorCode::API_VERSION_ERROR,
-                "API version must be \"1\"",
-            )),
-            Some(_) if self.is_strict && !command.is_in_api_1 => Err(CommandError::new(
-                ErrorCode::API_STRICT_ERROR,
-                format!(
-                    "Provided apiStrict:true, but the command {} is not in API Version 1",
-                    command.name
-                ),
-            )),
-            Some(_) if self.deprecation_errors == Some(true) && command.is_deprecated_in_api_1 => {
-                let message = format!(
-                    "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version 1",
-                    command.name
-                );
-                Err(CommandError::new(ErrorCode::API_DEPRECATION_ERROR, message))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl<'a> Invocation<'a> {

@@ -23,9 +23,9 @@ use crate::access::user::User;
 use crate::audit::audit_log::{AuditLog, Check};
 use crate::commands;
 use crate::dispatch::access;
+use crate::dispatch::api_parameters::ApiRules;
 use crate::dispatch::call::{Call, CursorRead, Outcome, documents_of};
 use crate::dispatch::command::{Command, Generic, Invocation};
-use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::error_labels;
 use crate::dispatch::fail_points;
@@ -177,7 +177,7 @@ fn run<'a>(
         server.counters.add(connection.id, counter, 1);
     }
     let mut generic = Generic::default();
-    generic.read(command, call.body)?;
+    generic.read(command, call.body, api_rules(server, connection))?;
     generic.suit(command, server)?;
     // An engine that syncs nothing at all must not acknowledge what a power loss would take.
     if !server.config.can_promise_durability() {
@@ -296,7 +296,7 @@ fn run<'a>(
                 server,
                 lsid,
                 participant,
-                (arguments, invocation.generic.begins_with),
+                (arguments, &invocation.generic),
                 &operation,
             )?)
         }
@@ -354,6 +354,16 @@ fn run<'a>(
     Ok(())
 }
 
+/// The rules by which the client may name a version of the Stable API. The console, which is no client, names none.
+#[inline]
+fn api_rules(server: &Server, connection: &Connection) -> ApiRules {
+    let rules = server.parameters.api_rules();
+    ApiRules {
+        requires_version: rules.requires_version && connection.is_client(),
+        ..rules
+    }
+}
+
 /// Answers with what the command does; it is not run, and anybody may ask.
 #[cold]
 fn append_help(command: &Command, reply: &mut DocumentBuilder<'_>) {
@@ -366,12 +376,18 @@ fn check_out<'p>(
     server: &Server,
     lsid: Lsid,
     participant: &'p Arc<Participant>,
-    (arguments, begins_with): (TransactionArguments, ReadConcern),
+    (arguments, generic): (TransactionArguments, &Generic<'_>),
     operation: &Operation,
 ) -> Result<CheckedOut<'p>> {
     let begin = || {
         let mut checked_out = participant.check_out(lsid, arguments, operation)?;
-        checked_out.begin(&server.database, operation, begins_with)?;
+        checked_out.begin(&server.database, operation, generic.begins_with)?;
+        match arguments.part {
+            Part::Start => checked_out.note_api(generic.api),
+            Part::Continue => checked_out.check_api(generic.api)?,
+            // A commit looks itself, and one may give up by any parameters.
+            Part::RetryableWrite | Part::End => {}
+        }
         if arguments.is_of_transaction() {
             let tag = checked_out.note_active(|| transaction_tags::number(lsid, arguments.number));
             // What it locks it has until its transaction ends, and not only for as long as it runs itself.
@@ -579,6 +595,7 @@ mod tests {
     use quarry_bson::{Document, Value, doc};
 
     use super::*;
+    use crate::access::login::Login;
     use crate::access::name::{Kind, Name};
     use crate::access::store;
     use crate::net::transport::Transport;
@@ -680,6 +697,21 @@ mod tests {
         let ping = doc! { "ping": 1, "help": false, "$db": "admin" };
         let reply = answer(server, &connection(server), &ping);
         assert!(reply.get("help").is_none() && reply.get_f64("ok") == Some(1.0));
+    }
+
+    #[test]
+    fn the_console_need_not_name_the_version_that_clients_must() {
+        let flags = ["--setParameter", "requireApiVersion=true"];
+        let server: &'static Server = Box::leak(Box::new(Server::in_memory_with(&flags)));
+        let ping = doc! { "ping": 1, "$db": "admin" };
+        let refused = answer(server, &connection(server), &ping);
+        assert_eq!(refused.get_i32("code"), Some(498_870), "{refused}");
+        let (transport, _other) = Transport::in_process().unwrap();
+        let peer = ([127, 0, 0, 1], 1).into();
+        let console = server
+            .connections
+            .add_of_console(transport, peer, Login::default());
+        assert_eq!(answer(server, &console, &ping).get_f64("ok"), Some(1.0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! sees no socket.
 
 pub mod access;
+pub mod api_parameters;
 pub mod argument;
 pub mod beginning;
 pub mod call;

@@ -9,6 +9,7 @@ use quarry_query::ErrorCode;
 use quarry_query::parameters::Parameter;
 
 use crate::access::credentials::Mechanism;
+use crate::dispatch::api_parameters::ApiRules;
 use crate::dispatch::error::{CommandError, Result};
 use crate::net::busy_poll::{BusyPolling, LIMIT_US_MAX};
 use crate::process::config::{BadOptions, Config, EngineName};
@@ -109,11 +110,16 @@ pub struct Parameters {
     shortcuts_off: String,
     /// Fixed at the start. Clients may ask for faults (`configureFailPoint`).
     pub are_test_commands_enabled: bool,
+    /// Fixed at the start. Clients may name version 2 of the Stable API, which is there for tests of drivers.
+    accepts_api_version_2: bool,
+    /// Every command names its version of the Stable API.
+    requires_api_version: AtomicBool,
     compressors: String,
 }
 
 /// The names, for `getParameter: "*"`.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 31] = [
+    "acceptApiVersion2",
     "auditAuthorizationSuccess",
     "busyPollMicros",
     "commitIntervalMs",
@@ -135,6 +141,7 @@ const NAMES: [&str; 29] = [
     "networkMessageCompressors",
     "quiet",
     "recordCacheMB",
+    "requireApiVersion",
     "scramIterationCount",
     "scramSHA1IterationCount",
     "slowOpThresholdMs",
@@ -143,6 +150,13 @@ const NAMES: [&str; 29] = [
     "transactionLifetimeLimitSeconds",
     "ttlMonitorEnabled",
     "ttlMonitorSleepSecs",
+];
+
+/// Flags that are fixed at the start.
+const FLAGS_OF_THE_START: [&str; 3] = [
+    "acceptApiVersion2",
+    "enableLocalhostAuthBypass",
+    HONOR_SYSTEM_UMASK,
 ];
 
 impl Parameters {
@@ -182,6 +196,8 @@ impl Parameters {
             shortcuts: Shortcuts::default(),
             shortcuts_off: String::new(),
             are_test_commands_enabled: false,
+            accepts_api_version_2: false,
+            requires_api_version: AtomicBool::new(false),
             compressors: compressors.join(","),
         };
         for (name, text) in &config.parameters {
@@ -211,7 +227,7 @@ impl Parameters {
                 };
                 continue;
             }
-            if name == "enableLocalhostAuthBypass" || name == HONOR_SYSTEM_UMASK {
+            if FLAGS_OF_THE_START.contains(&name.as_str()) {
                 let is_on = match text.as_str() {
                     "true" | "1" => Some(true),
                     "false" | "0" => Some(false),
@@ -219,6 +235,7 @@ impl Parameters {
                 };
                 let is_on = is_on.ok_or_else(|| bad("neither true nor false"))?;
                 match name.as_str() {
+                    "acceptApiVersion2" => parameters.accepts_api_version_2 = is_on,
                     HONOR_SYSTEM_UMASK => parameters.honors_system_umask = is_on,
                     _ => parameters.has_localhost_exception = is_on,
                 }
@@ -286,6 +303,15 @@ impl Parameters {
         (mb > 0).then_some(mb << 20)
     }
 
+    /// The rules by which versions of the Stable API may be named.
+    #[inline]
+    pub fn api_rules(&self) -> ApiRules {
+        ApiRules {
+            accepts_version_2: self.accepts_api_version_2,
+            requires_version: self.requires_api_version.load(Relaxed),
+        }
+    }
+
     pub fn trace_sample_rate(&self) -> f64 {
         f64::from_bits(self.trace_sample_rate.load(Relaxed))
     }
@@ -293,6 +319,7 @@ impl Parameters {
     /// Appends the parameter; false when there is none of that name.
     pub fn append(&self, name: &str, reply: &mut DocumentBuilder<'_>) -> bool {
         match name {
+            "acceptApiVersion2" => reply.append(name, self.accepts_api_version_2),
             "auditAuthorizationSuccess" => reply.append(name, self.audits_successes.load(Relaxed)),
             "busyPollMicros" => reply.append(name, self.busy_polling.limit_us.load(Relaxed)),
             "commitIntervalMs" => reply.append(name, self.commit_interval_ms),
@@ -321,6 +348,7 @@ impl Parameters {
             "memoryBudgetMB" => reply.append(name, self.memory_budget_mb as i64),
             "quiet" => reply.append(name, self.quiet.load(Relaxed)),
             "recordCacheMB" => reply.append(name, self.record_cache_mb as i64),
+            "requireApiVersion" => reply.append(name, self.requires_api_version.load(Relaxed)),
             "slowOpThresholdMs" => reply.append(name, self.slow_ms.load(Relaxed)),
             "snapshotPinnedMaxMB" => reply.append(name, self.snapshot_pinned_mb.load(Relaxed)),
             "traceSampleRate" => reply.append(name, self.trace_sample_rate()),
@@ -368,6 +396,7 @@ impl Parameters {
             "logComponentVerbosity" => verbosity(),
             "logLevel" => RawValue::Int32(0),
             "quiet" => RawValue::Boolean(self.quiet.load(Relaxed)),
+            "requireApiVersion" => RawValue::Boolean(self.requires_api_version.load(Relaxed)),
             "scramIterationCount" => RawValue::Int64(self.scram_sha256_iterations.load(Relaxed)),
             "scramSHA1IterationCount" => RawValue::Int64(self.scram_sha1_iterations.load(Relaxed)),
             "slowOpThresholdMs" => RawValue::Int64(self.slow_ms.load(Relaxed)),
@@ -483,6 +512,7 @@ impl Parameters {
                 self.audits_successes.store(value.is_truthy(), Relaxed);
             }
             "quiet" => self.quiet.store(value.is_truthy(), Relaxed),
+            "requireApiVersion" => self.requires_api_version.store(value.is_truthy(), Relaxed),
             SESSION_CURSORS => {
                 self.times_out_session_cursors
                     .store(value.is_truthy(), Relaxed);

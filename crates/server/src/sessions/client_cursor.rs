@@ -14,6 +14,7 @@ use crate::access::name::Name;
 use crate::access::resource::Need;
 use crate::change_streams::change_stream::ChangeStream;
 use crate::data::Data;
+use crate::dispatch::api_parameters::ApiParameters;
 use crate::dispatch::concerns::ReadConcern;
 use crate::dispatch::error::{CommandError, Result};
 use crate::observe::query_stats::RecordedQuery;
@@ -73,6 +74,8 @@ pub struct ClientCursor {
     pub has_no_timeout: bool,
     /// The read concern of the command that made it: each batch keeps to it.
     pub read_concern: ReadConcern,
+    /// The version of the Stable API that the command which made it asked for: each getMore asks for it, too.
+    pub api: ApiParameters,
     /// The moment that all batches see, with read concern `snapshot` outside of transactions.
     pub pinned: Option<Arc<PinnedSnapshot>>,
     pub returned: u64,
@@ -108,6 +111,7 @@ impl ClientCursor {
             is_await_data: false,
             has_no_timeout: false,
             read_concern: ReadConcern::default(),
+            api: ApiParameters::default(),
             pinned: None,
             returned: 0,
             batches: 0,

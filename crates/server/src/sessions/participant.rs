@@ -20,6 +20,7 @@ use quarry_database::{Database, Operation, RetryableWrite, SessionHistory, Trans
 use quarry_journal::Level;
 use quarry_query::ErrorCode;
 
+use crate::dispatch::api_parameters::ApiParameters;
 use crate::dispatch::concerns::{ReadConcern, ReadLevel};
 use crate::dispatch::error::{CommandError, Result};
 use crate::dispatch::transaction_arguments::{Part, TransactionArguments};
@@ -70,6 +71,8 @@ struct State {
     number: Option<i64>,
     phase: Phase,
     history: SessionHistory,
+    /// The API parameters of the transaction's first command; none where that is not known any more.
+    api: Option<ApiParameters>,
     /// The cursors that the transaction has opened, with their namespaces.
     cursors: Vec<(i64, String)>,
 }
@@ -200,6 +203,20 @@ impl CheckedOut<'_> {
         }
         open.active_since = Some(Instant::now());
         Some(open.tag)
+    }
+
+    /// Notes the API parameters of a transaction's first command.
+    pub fn note_api(&mut self, api: ApiParameters) {
+        self.state.api = Some(api);
+    }
+
+    /// Refuses a command that goes on with the transaction, or commits it, with other API parameters than its first one had. The
+    /// transaction stays as it is.
+    pub fn check_api(&self, api: ApiParameters) -> Result<()> {
+        match self.state.api {
+            Some(first) => api.check_continued(first),
+            None => Ok(()),
+        }
     }
 
     /// The transaction that the command works in.
@@ -413,6 +430,7 @@ impl CheckedOut<'_> {
         self.state.history.advance();
         self.state.number = Some(self.arguments.number);
         self.state.phase = phase;
+        self.state.api = None;
     }
 
     fn check_in_progress(&self) -> Result<()> {
@@ -675,6 +693,43 @@ mod tests {
         assert_eq!(open.get_f64("ok"), Some(1.0));
         client.end(1, "abortTransaction");
         assert_eq!(client.server.cursors.count().0, 0);
+    }
+
+    #[test]
+    fn a_transaction_goes_on_by_the_api_parameters_of_its_first_command() {
+        let client = Client::new();
+        client.plain(insert(1));
+        let with = |mut command: Document, version: Option<&str>| {
+            if let Some(version) = version {
+                command.append("apiVersion", version);
+            }
+            command
+        };
+        let commit = || doc! { "commitTransaction": 1, "$db": "admin" };
+        for (number, first, other) in [(1, Some("1"), None), (2, None, Some("1"))] {
+            let id = 10 * number as i32;
+            let reply = client.start(number, with(insert(id), first));
+            assert_eq!(reply.get_i32("n"), Some(1), "{reply}");
+            for command in [insert(id + 1), commit()] {
+                let reply = client.run(number, with(command, other));
+                assert_eq!(code(&reply), Some(347), "{reply}");
+                assert!(labels(&reply).is_empty(), "{reply}");
+                let text = "API parameter mismatch: transaction-continuing command used ";
+                assert!(reply.get_str("errmsg").unwrap().starts_with(text));
+            }
+            // The refused ones have changed nothing, and have not ended it.
+            assert_eq!(code(&client.run(number, with(insert(id + 2), first))), None);
+            assert_eq!(code(&client.run(number, with(commit(), first))), None);
+            assert_eq!(code(&client.run(number, with(commit(), other))), Some(347));
+        }
+        assert_eq!(client.ids(), [1, 10, 12, 20, 22]);
+        // It is given up by any parameters, and the next one has its own.
+        client.start(3, with(insert(30), Some("1")));
+        let abort = doc! { "abortTransaction": 1, "$db": "admin" };
+        assert_eq!(code(&client.run(3, abort)), None);
+        client.start(4, insert(40));
+        assert_eq!(code(&client.run(4, commit())), None);
+        assert_eq!(client.ids(), [1, 10, 12, 20, 22, 40]);
     }
 
     #[test]

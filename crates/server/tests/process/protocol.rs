@@ -384,6 +384,7 @@ fn what_is_not_understood_gets_mongodbs_code() {
         (doc! { "ping": 1, "maxTimeMS": (-5) }, 2),
         (doc! { "ping": 1, "txnNumber": 1i64 }, 72),
         (doc! { "ping": 1, "apiVersion": "2" }, 322),
+        (doc! { "ping": 1, "apiStrict": true }, 4_886_600),
         (
             doc! { "serverStatus": 1, "apiVersion": "1", "apiStrict": true },
             323,
