@@ -33,11 +33,13 @@ pub struct Operation {
     bypasses_validation: AtomicBool,
     deadline: Option<Instant>,
     disconnected: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// It goes on where its client has gone.
+    outlives_client: bool,
     /// Ends a wait of the operation, if it waits for something that may take long.
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Index keys that its plans looked at.
+    /// Index keys that its plans looked at; written by its own thread alone.
     pub keys_examined: AtomicU64,
-    /// Documents that its plans looked at.
+    /// Documents that its plans looked at; written by its own thread alone.
     pub docs_examined: AtomicU64,
     /// The plan of the operation's first read.
     pub plan: OnceLock<PlanSummary>,
@@ -60,16 +62,28 @@ impl Operation {
     }
 
     /// `gone` is asked, rarely, whether the client has closed its connection.
-    #[inline]
     pub fn with_disconnect(mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) -> Operation {
-        self.set_disconnect(gone);
+        self.disconnected = Some(gone);
         self
     }
 
-    /// Like `with_disconnect`, in place.
+    /// The next operation of the same client, in the place of one that is over and that nobody else has.
     #[inline]
-    pub fn set_disconnect(&mut self, gone: Box<dyn Fn() -> bool + Send + Sync>) {
-        self.disconnected = Some(gone);
+    pub fn renew(&mut self, deadline: Option<Instant>, outlives_client: bool) {
+        *self = Operation {
+            deadline,
+            outlives_client,
+            disconnected: self.disconnected.take(),
+            ..Operation::default()
+        };
+    }
+
+    /// Counts what its plans looked at. Only the thread that runs the operation does.
+    #[inline]
+    pub fn count_examined(&self, keys: u64, docs: u64) {
+        for (counter, more) in [(&self.keys_examined, keys), (&self.docs_examined, docs)] {
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
     }
 
     /// From now on the statements of the operation are recorded with what they commit. Called once, by whoever has the
@@ -171,7 +185,7 @@ impl Operation {
         {
             return Err(Error::MaxTimeExpired);
         }
-        if self.disconnected.as_ref().is_some_and(|gone| gone()) {
+        if !self.outlives_client && self.disconnected.as_ref().is_some_and(|gone| gone()) {
             return Err(Error::Interrupted);
         }
         Ok(())

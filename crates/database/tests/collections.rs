@@ -530,3 +530,30 @@ fn no_database_is_made_beside_one_whose_name_differs_by_case_alone() {
     assert_eq!(code("shop_1.b"), None);
     assert_eq!(code("Shop_1.b"), Some(13_297));
 }
+
+/// A thread keeps the collection that it found last, and must not take it for one of another database, one that is there again, or
+/// one that is gone.
+#[test]
+fn the_collection_that_a_thread_found_last_is_not_believed_for_ever() {
+    let ((_, first), (_, second)) = (open(), open());
+    for database in [&first, &second] {
+        insert(database, &[doc! { "_id": 1 }], true);
+    }
+    let found = |database: &Database| database.collection(&namespace()).unwrap();
+    let (of_first, of_second) = (found(&first).unwrap(), found(&second).unwrap());
+    for _ in 0..2 {
+        assert!(Arc::ptr_eq(&found(&first).unwrap(), &of_first));
+        assert!(Arc::ptr_eq(&found(&first).unwrap(), &of_first));
+        assert!(Arc::ptr_eq(&found(&second).unwrap(), &of_second));
+    }
+    let drop_it = || {
+        let dropped = first.drop_collection(&namespace(), &Operation::default(), Level::Written);
+        dropped.unwrap()
+    };
+    assert!(Arc::ptr_eq(&found(&first).unwrap(), &of_first));
+    std::thread::scope(|scope| scope.spawn(drop_it).join().unwrap());
+    assert!(found(&first).is_none());
+    insert(&first, &[doc! { "_id": 2 }], true);
+    assert!(found(&first).unwrap().ident > of_first.ident);
+    assert!(Arc::ptr_eq(&found(&second).unwrap(), &of_second));
+}

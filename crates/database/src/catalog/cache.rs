@@ -7,10 +7,12 @@
 //! entry may still stand (`database_drop`). `is_current` lets a reader that took a snapshot make sure that its
 //! collection was not replaced before the snapshot. Leaves out: who may change the catalog (`definitions`).
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_storage::{Engine, KeyRange, Op, WriteBatch};
 
@@ -33,7 +35,9 @@ pub struct Catalog {
     /// Whose language the filters of partial indexes are in, too.
     pub validators: Validators,
     index_kinds: Arc<dyn IndexKinds>,
-    cache: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+    cache: RwLock<CachedCollections>,
+    /// Changes whenever the cache does, and is the number of no other catalog's state.
+    state: AtomicU64,
     pub plan_memories: PlanMemories,
     /// Dropped databases that are being cleaned up: their collections below the ident do not exist.
     dropping: RwLock<HashMap<Box<str>, Ident>>,
@@ -41,6 +45,25 @@ pub struct Catalog {
     gate: Mutex<()>,
     /// Held for moments, also by the one who has the gate.
     marks: Mutex<Marks>,
+}
+
+type CachedCollections = HashMap<Box<str>, Arc<Collection>>;
+
+/// The collection that a thread found last, and the state of the catalog in which it did: most operations are on the collection of
+/// the one before, and threads that look it up do not meet on the cache's lock.
+struct LastFound {
+    state: u64,
+    collection: Arc<Collection>,
+}
+
+thread_local! {
+    static LAST_FOUND: RefCell<Option<LastFound>> = const { RefCell::new(None) };
+}
+
+/// A number that no state of a catalog in this process has had.
+fn next_state() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// The multikey marks between the commit that makes them and the engine that shows them.
@@ -90,6 +113,7 @@ impl Catalog {
             validators,
             index_kinds,
             cache: RwLock::default(),
+            state: AtomicU64::new(next_state()),
             plan_memories: PlanMemories::new(),
             dropping: RwLock::new(dropping),
             gate: Mutex::default(),
@@ -98,8 +122,8 @@ impl Catalog {
     }
 
     pub fn get(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        if let Some(collection) = self.cache.read().get(namespace.as_str()) {
-            return Ok(Some(Arc::clone(collection)));
+        if let Some(collection) = self.cached(namespace, Arc::clone) {
+            return Ok(Some(collection));
         }
         let _gate = self.gate.lock();
         let Some(mut collection) = self.load(namespace)?.filter(|found| !self.is_dead(found))
@@ -108,7 +132,7 @@ impl Catalog {
         };
         collection.plan_memory = Some(self.plan_memories.of(collection.ident));
         let collection = Arc::new(collection);
-        let mut cache = self.cache.write();
+        let mut cache = self.change_cache();
         if cache.len() >= CACHED_COLLECTIONS_MAX {
             let forgotten: Vec<Box<str>> = cache.keys().take(FORGET_AT_ONCE).cloned().collect();
             for name in forgotten {
@@ -125,12 +149,46 @@ impl Catalog {
 
     /// Whether `collection` is still what its namespace means.
     pub fn is_current(&self, collection: &Arc<Collection>) -> Result<bool> {
-        if let Some(now) = self.cache.read().get(collection.namespace.as_str()) {
-            return Ok(Arc::ptr_eq(now, collection));
+        let is_it = |now: &Arc<Collection>| Arc::ptr_eq(now, collection);
+        if let Some(is_it) = self.cached(&collection.namespace, is_it) {
+            return Ok(is_it);
         }
         // Another object with the same entry is refused too: marks go to the one in the cache.
         let now = self.get(&collection.namespace)?;
         Ok(now.is_some_and(|now| Arc::ptr_eq(&now, collection)))
+    }
+
+    /// Looks at what the cache has under a name.
+    #[inline]
+    fn cached<R>(
+        &self,
+        namespace: &Namespace,
+        look: impl FnOnce(&Arc<Collection>) -> R,
+    ) -> Option<R> {
+        LAST_FOUND.with_borrow_mut(|last| {
+            let state = self.state.load(Ordering::Acquire);
+            if let Some(last) = last
+                && last.state == state
+                && last.collection.namespace == *namespace
+            {
+                return Some(look(&last.collection));
+            }
+            let cache = self.cache.read();
+            let collection = cache.get(namespace.as_str())?;
+            *last = Some(LastFound {
+                // It stays as long as the lock is held.
+                state: self.state.load(Ordering::Relaxed),
+                collection: Arc::clone(collection),
+            });
+            Some(look(collection))
+        })
+    }
+
+    /// The cache, for a change of it: what threads found last is no longer believed.
+    fn change_cache(&self) -> RwLockWriteGuard<'_, CachedCollections> {
+        let cache = self.cache.write();
+        self.state.store(next_state(), Ordering::Release);
+        cache
     }
 
     /// The indexes of a collection, parsed once.
@@ -329,7 +387,7 @@ impl Applying<'_> {
             let (Op::Put(key, _) | Op::Delete(key)) = op;
             if let Some((database, collection)) = layout::split_catalog_key(key) {
                 let name = format!("{database}.{collection}");
-                let forgotten = self.catalog.cache.write().remove(name.as_str());
+                let forgotten = self.catalog.change_cache().remove(name.as_str());
                 if let (Op::Delete(_), Some(forgotten)) = (op, forgotten)
                     && !has_entry_of(batch, forgotten.ident)
                 {
@@ -348,7 +406,7 @@ impl Applying<'_> {
                 if let Some(ident) = layout::read_ident(value) {
                     dropping.insert(database.into(), ident);
                 }
-                let mut cache = self.catalog.cache.write();
+                let mut cache = self.catalog.change_cache();
                 cache.retain(|_, collection| {
                     let stays = collection.namespace.database() != database;
                     if !stays {

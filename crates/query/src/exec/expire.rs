@@ -5,8 +5,6 @@
 //! second look at the date, with what change streams are told of a delete. An array expires with its earliest date; a value
 //! that is no date never does.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DateTime, Document, RawDocument, RawValue, doc};
 use quarry_database::{
     Change, Collection, CollectionSnapshot, ExpiringIndex, Index, KeyRange, Level, Operation,
@@ -52,9 +50,7 @@ pub fn expire(
     if due.records.is_empty() {
         return Ok(none);
     }
-    operation.keys_examined.fetch_add(due.entries, Relaxed);
-    let examined = due.records.len() as u64;
-    operation.docs_examined.fetch_add(examined, Relaxed);
+    operation.count_examined(due.entries, due.records.len() as u64);
     let (namespace, level) = (&expiring.namespace, Level::Written);
     let filter = filter.as_raw();
     let target = Target::new(scope, operation, level, namespace, filter, None, None);

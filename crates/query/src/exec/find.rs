@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{Collection, CollectionSnapshot, IndexFilter, Operation, PlanSummary, Scope};
@@ -505,8 +504,7 @@ fn by_id(
     if found.is_empty() {
         return Ok(Some(Found::Documents(Executor::empty())));
     }
-    operation.keys_examined.fetch_add(1, Relaxed);
-    operation.docs_examined.fetch_add(1, Relaxed);
+    operation.count_examined(1, 1);
     if let Some(parsed) = &parsed
         && let Some(projection) = &parsed.projection
     {

@@ -2,7 +2,6 @@
 //! those that still match under their locks.
 
 use std::cell::{Cell, OnceCell};
-use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{
@@ -205,8 +204,7 @@ impl<'t> Target<'t> {
                 collection.count_by_id();
                 self.piece(collection.ident, &[key], None, compute, &mut totals)?;
                 let examined = u64::from(totals.matched > 0);
-                self.operation.keys_examined.fetch_add(examined, Relaxed);
-                self.operation.docs_examined.fetch_add(examined, Relaxed);
+                self.operation.count_examined(examined, examined);
                 return Ok(totals);
             }
         }

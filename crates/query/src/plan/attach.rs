@@ -3,8 +3,6 @@
 //! Where the keys of an index are wanted, the scan below gives them in place of documents, and this node is the FETCH, too. Otherwise explain
 //! does not print it.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 use quarry_database::{CLUSTERED_INDEX, Collection};
 use quarry_timing::{Phase, phase};
@@ -174,7 +172,7 @@ impl PlanNode for Attach {
         });
         self.attached = Vec::new();
         let examined = self.docs_examined - before;
-        context.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(0, examined);
         outcome
     }
 

@@ -1,7 +1,5 @@
 //! COLLSCAN: all records of a collection in their own order.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Collection, KeyRange};
 use quarry_timing::{Phase, phase};
@@ -100,7 +98,7 @@ impl PlanNode for CollectionScan {
             })
         });
         let examined = self.docs_examined - before;
-        context.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(0, examined);
         outcome
     }
 

@@ -6,8 +6,6 @@
 //! the value itself. So is one with an array for an element, which would be taken apart. Where the first document of each value is
 //! wanted, that is fetched for its key.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{Index, KeyRange, index_entry, index_record_key};
 use quarry_keystring::{Direction, decode_prefix_len, prefix_end};
@@ -174,11 +172,7 @@ impl PlanNode for DistinctScan {
         let outcome = self.scan(context, &mut examined, sink);
         self.keys_examined += examined.keys;
         self.docs_examined += examined.documents;
-        let operation = context.operation;
-        operation.keys_examined.fetch_add(examined.keys, Relaxed);
-        operation
-            .docs_examined
-            .fetch_add(examined.documents, Relaxed);
+        (context.operation).count_examined(examined.keys, examined.documents);
         outcome
     }
 

@@ -1,7 +1,5 @@
 //! FETCH: the documents of records, and whether they match.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
@@ -82,7 +80,7 @@ impl PlanNode for Fetch {
             flow
         });
         let examined = self.docs_examined - before;
-        context.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(0, examined);
         outcome
     }
 

@@ -9,8 +9,6 @@
 //!
 //! Keeps true: a document has one distance, that of its nearest place, and so one ring, however many cells it is kept under.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use hashbrown::HashSet;
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{KeyRange, index_record_key};
@@ -233,11 +231,7 @@ impl GeoNear {
         });
         self.keys_examined += keys;
         self.docs_examined += documents;
-        context.operation.keys_examined.fetch_add(keys, Relaxed);
-        context
-            .operation
-            .docs_examined
-            .fetch_add(documents, Relaxed);
+        context.operation.count_examined(keys, documents);
         outcome?;
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! IDHACK: the one record of a clustered collection with an `_id`, by a get.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_timing::{Phase, phase};
 
@@ -48,8 +46,7 @@ impl PlanNode for IdHack {
         })?;
         if found {
             self.returned += 1;
-            context.operation.keys_examined.fetch_add(1, Relaxed);
-            context.operation.docs_examined.fetch_add(1, Relaxed);
+            context.operation.count_examined(1, 1);
         }
         outcome.map(|_| false)
     }

@@ -4,8 +4,6 @@
 //! is read of the documents, it gives documents made of its keys instead (`covering.rs`), and where nothing is read but how many
 //! they are, empty ones: one such range is a COUNT_SCAN. Of an index with arrays each record is given once.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Cursor, Error, Index, KeyRange, index_entry, index_record_key};
 use quarry_timing::{Phase, phase};
@@ -347,7 +345,7 @@ impl PlanNode for IndexScan {
             let fetched = covering.docs_examined();
             let outcome = self.next_covered(&mut covering, context, sink);
             let fetched = covering.docs_examined() - fetched;
-            context.operation.docs_examined.fetch_add(fetched, Relaxed);
+            context.operation.count_examined(0, fetched);
             covering.shrink();
             self.covering = Some(covering);
             outcome
@@ -359,7 +357,7 @@ impl PlanNode for IndexScan {
             self.next_entries(context, sink)
         };
         let examined = self.keys_examined - before;
-        context.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(examined, 0);
         outcome
     }
 

@@ -10,7 +10,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Cursor, Index, index_record_key};
@@ -176,7 +175,7 @@ impl PlanNode for SortMerge {
         let before = self.keys_examined();
         let outcome = self.merge(context, sink);
         let examined = self.keys_examined() - before;
-        context.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(examined, 0);
         outcome
     }
 

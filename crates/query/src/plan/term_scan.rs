@@ -2,8 +2,6 @@
 //!
 //! Gives record keys, and whoever asks for them the entries themselves, which have the scores.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use quarry_bson::DocumentBuilder;
 use quarry_database::{KeyRange, index_entry};
 use quarry_keystring::{Decoder, Direction};
@@ -87,7 +85,7 @@ impl TermScan {
             })
         });
         let examined = *keys_examined - before;
-        context.operation.keys_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(examined, 0);
         outcome
     }
 }

@@ -152,7 +152,7 @@ impl PlanNode for TextOr {
             outcome = self.give(context, &found, sink);
         }
         let examined = self.docs_examined - before;
-        context.operation.docs_examined.fetch_add(examined, Relaxed);
+        context.operation.count_examined(0, examined);
         self.found = Some(list);
         self.is_stale = true;
         Ok(outcome? == Flow::Stop)

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Namespace, Operation, RetryableWrite};
@@ -227,15 +228,11 @@ fn run<'a>(
         let is_set = server.replica_set.is_some();
         read_only_views::refuse_write(is_set, generic.database, outcome.collection)?;
     }
-    outcome.opid = server.connections.next_opid();
-    quarry_timing::tag_operation(timing_document::tag(command.kind, outcome.opid));
-    let operation = new_operation(server, connection, command, &generic, call);
-    if generic.bypasses_validation {
-        operation.bypass_validation();
-    }
-    outcome.namespace_hash = connection.begin(Started {
-        operation: Arc::clone(&operation),
-        opid: outcome.opid,
+    let started = Started {
+        deadline: deadline(server, command, &generic, call),
+        // The end of a transaction is not interrupted for a client that has gone: one that gave up waiting sends its commit again,
+        // and must not find that it was aborted for that.
+        outlives_client: command.session_use == SessionUse::EndsTransaction,
         command_name: command.name,
         database: generic.database,
         collection: outcome.collection,
@@ -247,16 +244,23 @@ fn run<'a>(
         transaction: generic.transaction,
         started: call.started,
         is_write: command.is_write(),
-    });
+    };
+    let make = || operation_of(server, connection);
+    let begun = connection.begin(&server.connections, &started, make);
+    (outcome.opid, outcome.namespace_hash) = (begun.opid, begun.namespace_hash);
+    let operation: &Arc<Operation> = outcome.operation.insert(begun.operation);
+    quarry_timing::tag_operation(timing_document::tag(command.kind, begun.opid));
+    if generic.bypasses_validation {
+        operation.bypass_validation();
+    }
     quarry_timing::turn(Phase::Execute);
     let _running = RunningGuard(connection);
     // A write holds what others wait for, and so does a transaction.
     let holds_locks = command.is_write() || generic.transaction.is_some();
     let _interrupts = match holds_locks {
-        true => interrupts::run_as(Arc::clone(&operation)),
-        false => interrupts::run_in_turns(Arc::clone(&operation)),
+        true => interrupts::run_as(Arc::clone(operation)),
+        false => interrupts::run_in_turns(Arc::clone(operation)),
     };
-    outcome.operation = Some(Arc::clone(&operation));
     let mut invocation = Invocation {
         server,
         connection,
@@ -265,7 +269,7 @@ fn run<'a>(
         sequences: call.sequences,
         has_deep_documents: call.has_deep_documents,
         generic,
-        operation: &operation,
+        operation,
         user,
         may_wait: call.may_wait,
         is_exhaust_allowed: call.is_exhaust_allowed && call.may_wait,
@@ -297,7 +301,7 @@ fn run<'a>(
                 lsid,
                 participant,
                 (arguments, &invocation.generic),
-                &operation,
+                operation,
             )?)
         }
         _ => None,
@@ -321,7 +325,7 @@ fn run<'a>(
         let has_failed = result.is_err() || invocation.has_write_errors;
         let records = operation.retryable().map_or(0, RetryableWrite::records);
         (server.counters).add(connection.id, Counter::SessionRecords, records);
-        check_in(server, checked_out, &operation, has_failed);
+        check_in(server, checked_out, operation, has_failed);
     }
     if invocation.loses_answer.get() {
         return Err(fail_points::lost_connection());
@@ -346,7 +350,9 @@ fn run<'a>(
     if command.is_write() {
         invocation.generic.write_concern.append_error(reply);
     }
-    if invocation.generic.wants_timing {
+    let wants_timing = invocation.generic.wants_timing;
+    drop(invocation);
+    if wants_timing {
         // The breakdown tells of all that the operation does.
         server.database.catch_up();
         operation_end::append_timing(outcome, reply);
@@ -494,13 +500,14 @@ fn not_found(name: &str) -> CommandError {
     CommandError::new(ErrorCode::COMMAND_NOT_FOUND, message)
 }
 
-fn new_operation(
-    server: &'static Server,
-    connection: &Arc<Connection>,
+/// When the command runs out of time.
+#[inline]
+fn deadline(
+    server: &Server,
     command: &Command,
     generic: &Generic<'_>,
     call: &Call<'_>,
-) -> Arc<Operation> {
+) -> Option<Instant> {
     // A getMore's own maxTimeMS says how long to wait for data; its limit is what its cursor has left.
     let max_time = match command.kind {
         OperationKind::GetMore => (generic.subject)
@@ -508,20 +515,19 @@ fn new_operation(
             .and_then(|id| server.cursors.time_left(id)),
         _ => generic.max_time,
     };
-    let deadline = max_time.map(|limit| call.started + limit);
-    let mut operation = Operation::new(deadline);
-    // The end of a transaction is not interrupted for a client that has gone: one that gave up waiting sends its commit again,
-    // and must not find that it was aborted for that.
-    if command.session_use != SessionUse::EndsTransaction {
-        let connection = Arc::clone(connection);
-        let checks = AtomicU32::new(0);
-        operation.set_disconnect(Box::new(move || {
-            checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
-                && connection.transport.is_gone()
-                && !server.shutdown.is_requested()
-        }));
-    }
-    Arc::new(operation)
+    max_time.map(|limit| call.started + limit)
+}
+
+/// An operation that asks now and then whether the connection's client is still there. The connection keeps it, and is not kept by it.
+#[cold]
+fn operation_of(server: &'static Server, connection: &Arc<Connection>) -> Operation {
+    let connection = Arc::downgrade(connection);
+    let checks = AtomicU32::new(0);
+    Operation::default().with_disconnect(Box::new(move || {
+        checks.fetch_add(1, Relaxed) % CHECKS_A_PEEK == CHECKS_A_PEEK - 1
+            && (connection.upgrade()).is_none_or(|connection| connection.transport.is_gone())
+            && !server.shutdown.is_requested()
+    }))
 }
 
 /// Whether only the name of the command may be shown.

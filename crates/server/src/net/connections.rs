@@ -3,6 +3,7 @@
 //! Lock order: the table, then one connection's `running`. The thread that serves a connection takes only the latter.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ use crate::sessions::session::SessionId;
 
 /// A longer command is not shown by currentOp.
 const SHOWN_COMMAND_BYTES_MAX: usize = 4096;
+
+/// The numbers of operations that a connection takes at once, so that connections do not meet for each. A power of two, by
+/// which the numbers that there are can be divided.
+const OPIDS_AT_ONCE: u32 = 64;
 
 /// One client connection.
 pub struct Connection {
@@ -43,7 +48,11 @@ pub struct Connection {
 /// The operation that a connection runs now. It is kept between operations so that its buffers are.
 #[derive(Default)]
 pub struct CurrentOperation {
+    /// Kept between operations, too.
     operation: Option<Arc<Operation>>,
+    is_active: bool,
+    /// Numbers for operations that are this connection's, one after the other.
+    opids: Range<u32>,
     pub opid: u32,
     pub command_name: &'static str,
     pub namespace: String,
@@ -78,7 +87,29 @@ impl CurrentOperation {
     }
 
     pub fn is_active(&self) -> bool {
-        self.operation.is_some()
+        self.is_active
+    }
+
+    /// The operation, while it runs.
+    fn active(&self) -> Option<&Operation> {
+        self.operation.as_deref().filter(|_| self.is_active)
+    }
+
+    /// The operation that begins: that of before, renewed, unless somebody holds it still.
+    #[inline]
+    fn renew(&mut self, started: &Started<'_>, make: impl FnOnce() -> Operation) -> Arc<Operation> {
+        let (deadline, outlives_client) = (started.deadline, started.outlives_client);
+        if let Some(kept) = &mut self.operation
+            && let Some(operation) = Arc::get_mut(kept)
+        {
+            operation.renew(deadline, outlives_client);
+            return Arc::clone(kept);
+        }
+        let mut operation = make();
+        operation.renew(deadline, outlives_client);
+        let operation = Arc::new(operation);
+        self.operation = Some(Arc::clone(&operation));
+        operation
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -88,25 +119,23 @@ impl CurrentOperation {
     }
 
     pub fn is_killed(&self) -> bool {
-        self.operation
-            .as_ref()
-            .is_some_and(|operation| operation.is_killed())
+        self.active().is_some_and(Operation::is_killed)
     }
 
     /// The plan of the operation, once it is chosen.
     pub fn plan(&self) -> Option<String> {
-        let plan = self.operation.as_ref()?.plan.get()?;
+        let plan = self.active()?.plan.get()?;
         Some(plan.to_string())
     }
 
     /// How far the operation's long piece of work has come, if it has one.
     pub fn progress(&self) -> Option<&Progress> {
-        self.operation.as_ref()?.progress()
+        self.active()?.progress()
     }
 
     /// Keys and documents examined so far.
     pub fn examined(&self) -> (u64, u64) {
-        self.operation.as_ref().map_or((0, 0), |operation| {
+        self.active().map_or((0, 0), |operation| {
             (
                 operation.keys_examined.load(Ordering::Relaxed),
                 operation.docs_examined.load(Ordering::Relaxed),
@@ -130,8 +159,9 @@ fn cut(name: &str) -> &str {
 
 /// The notes on an operation while it runs.
 pub struct Started<'a> {
-    pub operation: Arc<Operation>,
-    pub opid: u32,
+    pub deadline: Option<Instant>,
+    /// It is not interrupted for a client that has gone.
+    pub outlives_client: bool,
     pub command_name: &'static str,
     pub database: &'a str,
     pub collection: &'a str,
@@ -140,6 +170,13 @@ pub struct Started<'a> {
     pub transaction: Option<TransactionArguments>,
     pub started: Instant,
     pub is_write: bool,
+}
+
+/// An operation that has begun.
+pub struct Begun {
+    pub operation: Arc<Operation>,
+    pub opid: u32,
+    pub namespace_hash: u64,
 }
 
 impl Connection {
@@ -162,10 +199,20 @@ impl Connection {
         self.id > 0
     }
 
-    /// Notes the operation that runs from now on; returns the hash of its namespace.
-    pub fn begin(&self, started: Started<'_>) -> u64 {
+    /// Notes the operation that runs from now on. `make` makes one that knows the connection's client.
+    pub fn begin(
+        &self,
+        connections: &Connections,
+        started: &Started<'_>,
+        make: impl FnOnce() -> Operation,
+    ) -> Begun {
         let mut running = self.running.lock();
-        running.opid = started.opid;
+        if running.opids.is_empty() {
+            running.opids = connections.next_opids();
+        }
+        running.opid = running.opids.start;
+        running.opids.start += 1;
+        let operation = running.renew(started, make);
         running.command_name = started.command_name;
         let collection = match started.collection {
             "" => "$cmd",
@@ -180,12 +227,16 @@ impl Connection {
         running.transaction = started.transaction;
         running.started = Some(started.started);
         running.is_write = started.is_write;
-        running.operation = Some(started.operation);
-        running.namespace_hash
+        running.is_active = true;
+        Begun {
+            operation,
+            opid: running.opid,
+            namespace_hash: running.namespace_hash,
+        }
     }
 
     pub fn end(&self) {
-        self.running.lock().operation = None;
+        self.running.lock().is_active = false;
     }
 
     /// A thread serves the connection from now on; its operations are looked at through `observer`.
@@ -199,6 +250,7 @@ impl Connection {
         let mut running = self.running.lock();
         debug_assert!(!running.is_active());
         running.command = Vec::new();
+        running.operation = None;
         running.namespace.shrink_to_fit();
         drop(running);
         self.note_buffers(0);
@@ -234,14 +286,14 @@ impl Connection {
 
     /// Ends the operation that runs, if one does, because the server stops.
     pub fn stop_operation(&self) {
-        if let Some(operation) = &self.running.lock().operation {
+        if let Some(operation) = self.running.lock().active() {
             operation.stop();
         }
     }
 
     fn kill(&self, is_meant: impl FnOnce(&CurrentOperation) -> bool) {
         let running = self.running.lock();
-        if let Some(operation) = &running.operation
+        if let Some(operation) = running.active()
             && is_meant(&running)
         {
             operation.kill();
@@ -284,7 +336,7 @@ pub struct Connections {
     closed: Condvar,
     last_id: AtomicI64,
     last_of_console: AtomicI64,
-    last_opid: AtomicU32,
+    opids_taken: AtomicU32,
     pub rejected: AtomicU64,
 }
 
@@ -342,10 +394,12 @@ impl Connections {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// A number for the next operation, never 0.
-    pub fn next_opid(&self) -> u32 {
-        // Clients read it as an Int32.
-        (self.last_opid.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff).max(1)
+    /// Numbers for a connection's next operations, none of them 0.
+    fn next_opids(&self) -> Range<u32> {
+        let taken = self.opids_taken.fetch_add(OPIDS_AT_ONCE, Ordering::Relaxed);
+        // Clients read them as Int32.
+        let first = taken & 0x7fff_ffff;
+        first.max(1)..first + OPIDS_AT_ONCE
     }
 
     pub fn list(&self) -> Vec<Arc<Connection>> {
@@ -413,5 +467,55 @@ mod tests {
         assert!(running.namespace.capacity() <= 3 * NAMESPACE_BYTES_MAX);
         running.set_namespace("db", "c");
         assert_eq!(running.namespace, "db.c");
+    }
+
+    fn started() -> Started<'static> {
+        Started {
+            deadline: None,
+            outlives_client: false,
+            command_name: "ping",
+            database: "db",
+            collection: "",
+            command: &[],
+            session: None,
+            transaction: None,
+            started: Instant::now(),
+            is_write: false,
+        }
+    }
+
+    #[test]
+    fn an_operation_is_renewed_unless_somebody_holds_it() {
+        let mut running = CurrentOperation::default();
+        let mut begin = || running.renew(&started(), Operation::default);
+        let held = begin();
+        held.count_examined(3, 2);
+        let second = begin();
+        assert!(!Arc::ptr_eq(&held, &second));
+        second.kill();
+        second.count_examined(1, 1);
+        let place = Arc::as_ptr(&second);
+        drop(second);
+        let third = begin();
+        assert_eq!(Arc::as_ptr(&third), place);
+        assert!(!third.is_killed() && third.check().is_ok());
+        assert_eq!(third.keys_examined.load(Ordering::Relaxed), 0);
+        assert_eq!(held.keys_examined.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn operations_of_all_connections_have_numbers_of_their_own() {
+        let connections = Connections::default();
+        connections
+            .opids_taken
+            .store(0u32.wrapping_sub(OPIDS_AT_ONCE), Ordering::Relaxed);
+        let taken: Vec<Range<u32>> = (0..3).map(|_| connections.next_opids()).collect();
+        let all = taken.iter().flat_map(Clone::clone);
+        assert!(
+            all.clone()
+                .all(|opid| opid > 0 && i32::try_from(opid).is_ok())
+        );
+        let distinct: std::collections::HashSet<u32> = all.clone().collect();
+        assert_eq!(distinct.len(), all.count());
     }
 }

@@ -12,7 +12,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use quarry_bson::DocumentBuilder;
@@ -125,6 +125,7 @@ fn converse(server: &'static Server, connection: &Arc<Connection>) -> Turn {
         buffers: Buffers::default(),
         may_wait: true,
         wait: (server.parameters.park_after()).map_or(LONG_WAIT, |after| after.min(LONG_WAIT)),
+        last_reply_id: 0,
     };
     conversation.run()
 }
@@ -137,6 +138,8 @@ struct Conversation {
     may_wait: bool,
     /// How long a read of the socket sleeps.
     wait: Duration,
+    /// The number of the last reply. Replies are numbered within their connection: clients look only at what they answer.
+    last_reply_id: i32,
 }
 
 impl Conversation {
@@ -353,7 +356,7 @@ impl Conversation {
         let mut response_to = request_id;
         loop {
             self.buffers.reply.clear();
-            let reply_id = next_reply_id();
+            let reply_id = self.next_reply_id();
             let mut reply = ReplyBuilder::new(&mut self.buffers.reply, reply_id, response_to);
             let replying_first = self.server.database.reply_first();
             let outcome = dispatch(self.server, &self.connection, call, reply.body());
@@ -391,10 +394,16 @@ impl Conversation {
         }
     }
 
+    fn next_reply_id(&mut self) -> i32 {
+        self.last_reply_id = self.last_reply_id.wrapping_add(1);
+        self.last_reply_id
+    }
+
     /// Answers a message whose content cannot be read.
     fn refuse(&mut self, request_id: i32, refused: &Refused) -> Result<Option<Unsent>, End> {
         self.buffers.reply.clear();
-        let mut reply = ReplyBuilder::new(&mut self.buffers.reply, next_reply_id(), request_id);
+        let reply_id = self.next_reply_id();
+        let mut reply = ReplyBuilder::new(&mut self.buffers.reply, reply_id, request_id);
         let mut body = DocumentBuilder::new(reply.body());
         let code = ErrorCode(refused.error.code());
         CommandError::new(code, refused.error.to_string()).write(&mut body);
@@ -416,14 +425,14 @@ impl Conversation {
         query: &OpQuery<'_>,
         started: Instant,
     ) -> Result<Option<Unsent>, End> {
+        let reply_id = self.next_reply_id();
         let name = query
             .query
             .first()
             .map(|first| first.name().to_string_lossy().into_owned())
             .unwrap_or_default();
         self.buffers.reply.clear();
-        let mut reply =
-            ReplyBuilder::op_reply(&mut self.buffers.reply, next_reply_id(), request_id);
+        let mut reply = ReplyBuilder::op_reply(&mut self.buffers.reply, reply_id, request_id);
         if matches!(name.as_str(), "hello" | "isMaster" | "ismaster") {
             // The database of a legacy query stands in its namespace.
             let mut bytes = Vec::with_capacity(query.query.as_bytes().len() + 16);
@@ -517,11 +526,6 @@ fn send_whole(
         io::ErrorKind::TimedOut => End::Untaken,
         _ => End::Failed(error),
     })
-}
-
-fn next_reply_id() -> i32 {
-    static LAST: AtomicI32 = AtomicI32::new(0);
-    LAST.fetch_add(1, Relaxed)
 }
 
 #[cfg(test)]
