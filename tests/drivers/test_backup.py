@@ -23,12 +23,14 @@ ROUNDS = int(os.environ.get("QUARRY_BACKUP_ROUNDS", "3"))
 KEPT_MAX = 10
 WRITERS = 3
 PATIENCE_SECONDS = 60
+# A backup has the lowest priority: beside a machine's worth of other work it takes as long as that leaves it nothing.
+QUARRY_SECONDS = 1800
 
 
 def quarry(*arguments, text=None):
     """The ended process of a subcommand."""
     command = [binary(), *map(str, arguments)]
-    return subprocess.run(command, input=text or "", capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, input=text or "", capture_output=True, text=True, timeout=QUARRY_SECONDS, check=False)
 
 
 def succeed(*arguments, text=None):
