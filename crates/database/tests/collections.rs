@@ -232,6 +232,18 @@ fn a_duplicate_fails_a_unique_build_and_leaves_no_index() {
 }
 
 #[test]
+fn a_unique_build_names_the_first_of_its_duplicates() {
+    let (_, database) = open();
+    let documents: Vec<Document> = (0..80).map(|n| doc! { "_id": n, "u": -(n % 40) }).collect();
+    insert(&database, &documents, true);
+    let failed = index(&database, doc! { "key": { "u": 1 }, "unique": true });
+    let Err(Error::DuplicateKey(duplicate)) = failed else {
+        panic!("{failed:?}");
+    };
+    assert_eq!(duplicate.key_value, doc! { "u": -39 });
+}
+
+#[test]
 fn validate_names_an_entry_taken_out_and_one_added_behind_the_servers_back() {
     let (engine, database) = open();
     index(&database, doc! { "key": { "n": 1 } }).unwrap();

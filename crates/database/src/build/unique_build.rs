@@ -9,7 +9,7 @@
 //! its key; and a document that a writer or the build has met has an entry for each of its keys, or is noted.
 //!
 //! The commit that finishes the build holds the collection exclusively. It reads the noted documents again, puts the
-//! entries whose keys have become free since, and fails with the first key that another document has. Then every
+//! entries whose keys have become free since, and fails with the first key, in the order of the index, that another document has. Then every
 //! document has its entries, and no two share one.
 //!
 //! Notes are kept in memory with the running build (`noted`): a build does not outlive its process (`builds`). A note too
@@ -26,6 +26,7 @@ use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
+use crate::snapshot::reads::Reads;
 use crate::write::duplicate::duplicate_key;
 
 impl IndexBuilder {
@@ -46,7 +47,7 @@ impl IndexBuilder {
         };
         let prefix_bytes = collection.prefix.as_bytes().len();
         let mut keys = KeyBuffer::default();
-        let mut put: HashMap<Vec<u8>, Box<[u8]>> = HashMap::new();
+        let mut settled = Settled::default();
         for record_key in noted {
             let own = &record_key[prefix_bytes..];
             let mut document = Vec::new();
@@ -69,21 +70,59 @@ impl IndexBuilder {
                 .keys
                 .entries(number, index, &found, target, &mut keys)?;
             for entry in &keys.entries {
-                let (key, value) = (keys.key(entry), keys.value(entry));
-                let mut owner = put.get(key).cloned();
-                if owner.is_none() {
-                    self.parts.reads.get(key, &mut |value| {
-                        owner = split_unique_value(value).map(|(owner, _)| owner.into());
-                    })?;
+                settled.put(
+                    &self.parts.reads,
+                    own,
+                    (keys.key(entry), keys.value(entry)),
+                    batch,
+                )?;
+            }
+        }
+        match settled.taken {
+            Some((key, value)) => Err(duplicate_key(collection, index, &key, &value)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The entries of noted documents.
+#[derive(Default)]
+struct Settled {
+    /// The keys that are put, and the documents they are put for.
+    put: HashMap<Vec<u8>, Box<[u8]>>,
+    /// The first entry in the order of the index whose key another document has. The notes have no order.
+    taken: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Settled {
+    /// Puts an entry of the document `own` if its key is free.
+    fn put(
+        &mut self,
+        reads: &Reads,
+        own: &[u8],
+        (key, value): (&[u8], &[u8]),
+        batch: &mut WriteBatch,
+    ) -> Result<()> {
+        let mut owner = self.put.get(key).cloned();
+        if owner.is_none() {
+            reads.get(key, &mut |value| {
+                owner = split_unique_value(value).map(|(owner, _)| owner.into());
+            })?;
+        }
+        match owner {
+            Some(owner) if *owner == *own => {}
+            Some(_) => {
+                if self
+                    .taken
+                    .as_ref()
+                    .is_none_or(|(first, _)| key < first.as_slice())
+                {
+                    self.taken = Some((key.to_vec(), value.to_vec()));
                 }
-                match owner {
-                    Some(owner) if *owner == *own => {}
-                    Some(_) => return Err(duplicate_key(collection, index, key, value)),
-                    None => {
-                        batch.put(key, value);
-                        put.insert(key.to_vec(), own.into());
-                    }
-                }
+            }
+            None => {
+                batch.put(key, value);
+                self.put.insert(key.to_vec(), own.into());
             }
         }
         Ok(())
