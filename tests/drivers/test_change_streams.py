@@ -309,6 +309,27 @@ def test_the_changes_of_a_transaction_come_with_its_commit_and_name_it(watched, 
     assert all("txnNumber" not in event and "lsid" not in event for event in (found[0], found[4]))
 
 
+def test_each_statement_of_a_transaction_has_its_event(watched, things):
+    things.insert_one({"_id": 0, "n": 0})
+    with things.watch() as stream, watched.start_session() as session:
+        with session.start_transaction():
+            things.insert_one({"_id": 1, "n": 0}, session=session)
+            things.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
+            things.update_one({"_id": 0}, {"$set": {"a": {"b": 1}}}, session=session)
+            things.update_one({"_id": 0}, {"$set": {"a.b": 2}, "$unset": {"n": 1}}, session=session)
+            things.insert_one({"_id": 2}, session=session)
+            things.delete_one({"_id": 2}, session=session)
+        things.insert_one({"_id": "end"})
+        found = events(stream, 7)
+    told = [(event["operationType"], event["documentKey"]["_id"]) for event in found]
+    assert told == [("insert", 1), ("update", 1), ("update", 0), ("update", 0), ("insert", 2), ("delete", 2), ("insert", "end")]
+    assert found[0]["fullDocument"] == {"_id": 1, "n": 0}
+    described = [(event["updateDescription"]["updatedFields"], event["updateDescription"]["removedFields"]) for event in found[1:4]]
+    assert described == [({"n": 1}, []), ({"a": {"b": 1}}, []), ({"a.b": 2}, ["n"])]
+    with things.watch(resume_after=found[2]["_id"]) as stream:
+        assert [event["_id"] for event in events(stream, 4)] == [event["_id"] for event in found[3:]]
+
+
 def test_the_document_of_an_update_is_looked_up(things):
     things.insert_one({"_id": 1, "a": 1, "b": 1})
     with things.watch(full_document="updateLookup") as stream:

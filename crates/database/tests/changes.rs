@@ -433,6 +433,93 @@ fn a_unit_is_told_in_the_order_of_its_writes() {
     assert!(events.iter().all(|(_, point)| point.lsn == events[0].1.lsn));
 }
 
+/// Also where nothing is left in the end.
+#[test]
+fn each_change_of_a_document_in_a_unit_is_told() {
+    let database = Database::open_in_memory().unwrap();
+    let operation = Operation::default();
+    let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+    database
+        .create_collection(&ns("a.c"), images.as_raw(), &operation, Level::Written)
+        .unwrap();
+    for id in 1..=4 {
+        insert(&database, "a.c", &doc! { "_id": id, "n": 0 });
+    }
+    let ident = database.collection(&ns("a.c")).unwrap().unwrap().ident;
+    let key = |id: i32| {
+        let collection = database.collection(&ns("a.c")).unwrap().unwrap();
+        Database::record_key(&collection, id.into())
+    };
+    let stored = |id: i32| {
+        let mut found = None;
+        let read = &mut |bytes: &[u8]| found = Some(RawDocument::new(bytes).unwrap().get_i32("n"));
+        database.get_record(&key(id), read).unwrap();
+        found.map(|n| n.unwrap())
+    };
+    let long = "x".repeat(8 << 10);
+    let steps = [
+        (1, Change::Update, doc! { "_id": 1, "n": 1 }),
+        (2, Change::Delete, doc! {}),
+        (3, Change::Update, doc! { "_id": 3, "n": 1 }),
+        (1, Change::Replace, doc! { "_id": 1, "n": 2 }),
+        (2, Change::NoMatch, doc! { "_id": 2, "n": 1 }),
+        (5, Change::NoMatch, doc! { "_id": 5, "n": 1 }),
+        (3, Change::Delete, doc! {}),
+        (5, Change::Update, doc! { "_id": 5, "n": 2 }),
+        (5, Change::Delete, doc! {}),
+        (4, Change::Update, doc! { "_id": 4, "n": 1 }),
+        (
+            4,
+            Change::Update,
+            doc! { "_id": 4, "n": 2, "long": (long.as_str()) },
+        ),
+    ];
+    let mut reader = (database.read_changes(collection("a.c"), ChangesFrom::Now)).unwrap();
+    let mut unit = database.begin(&operation, UnitReads::Snapshot).unwrap();
+    for (id, change, new) in &steps {
+        if *change == Change::NoMatch {
+            let documents = [new.as_raw()];
+            (database.insert_in(&mut unit, &operation, &ns("a.c"), &documents, true)).unwrap();
+            continue;
+        }
+        let done = database.modify_in(
+            &mut unit,
+            &operation,
+            &ns("a.c"),
+            ident,
+            &[key(*id)],
+            &mut |_, _, out| {
+                out.extend_from_slice(new.as_bytes());
+                Ok(*change)
+            },
+        );
+        assert_eq!(done.unwrap().matched, 1);
+    }
+    database.commit(unit, &operation, Level::Written).unwrap();
+    let told: Vec<String> = read(&mut reader)
+        .iter()
+        .map(|line| line.replace(' ', "").replace(&long, "long"))
+        .collect();
+    let expected = [
+        "Updatea.cInt32{_id:1,n:1}before{_id:1,n:0}",
+        "Deletea.cInt32before{_id:2,n:0}",
+        "Updatea.cInt32{_id:3,n:1}before{_id:3,n:0}",
+        "Replacea.cInt32{_id:1,n:2}before{_id:1,n:1}",
+        "Inserta.cInt32{_id:2,n:1}",
+        "Inserta.cInt32{_id:5,n:1}",
+        "Deletea.cInt32before{_id:3,n:1}",
+        "Updatea.cInt32{_id:5,n:2}before{_id:5,n:1}",
+        "Deletea.cInt32before{_id:5,n:2}",
+        "Updatea.cInt32{_id:4,n:1}before{_id:4,n:0}",
+        "Updatea.cInt32{_id:4,n:2,long:'long'}before{_id:4,n:1}",
+    ];
+    assert_eq!(told, expected);
+    let left = [1, 2, 3, 4, 5].map(stored);
+    assert_eq!(left, [Some(2), Some(1), None, Some(2), None]);
+    let held = database.collection(&ns("a.c")).unwrap().unwrap();
+    assert_eq!(database.counts(&held).unwrap().documents, 3);
+}
+
 #[test]
 fn a_place_that_the_journal_does_not_have_is_history_lost() {
     let files = SimulatedFiles::new();

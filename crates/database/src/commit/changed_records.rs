@@ -20,6 +20,9 @@ pub struct ChangedRecords {
     count: usize,
     /// Whether records may be in the cache that the group changes: what is inserted was not there.
     replaces: bool,
+    /// Whether one of its records may change a document several times. Else nobody changes again what a group has changed: the
+    /// document is locked until the group is applied.
+    may_repeat: bool,
     /// A journal of an earlier version does not always name the collection.
     is_unknown: bool,
 }
@@ -32,7 +35,9 @@ impl ChangedRecords {
         }
         self.count += payload.changes_len();
         let is_insert = |change: Change<'_>| change.kind == ChangeKind::Insert;
-        self.replaces |= !payload.is_one_insert() && !payload.changes().all(is_insert);
+        let replaces = !payload.is_one_insert() && !payload.changes().all(is_insert);
+        self.replaces |= replaces;
+        self.may_repeat |= replaces && payload.changes_len() > 1;
         let mut is_unknown = true;
         for delta in payload.deltas() {
             self.collections.insert(delta.ident.prefix());
@@ -61,6 +66,10 @@ impl ChangedRecords {
             return;
         }
         for op in self.operations(batch) {
+            // What a key had before in the same batch may be in the cache by now.
+            if self.may_repeat {
+                applying.forget(op.key());
+            }
             if let Op::Put(key, document) = op {
                 applying.keep(key, document);
             }
@@ -166,6 +175,39 @@ mod tests {
         batch.delete(&key(COLLECTION, b"id"));
         apply(&cache, ChangeKind::Delete, &delta, &batch);
         assert_eq!(cache.records(), 0);
+    }
+
+    #[test]
+    fn what_a_transaction_has_changed_again_does_not_stay() {
+        let cache = RecordCache::new(1 << 20);
+        let [deleted, long, changed] = [b"1", b"2", b"3"].map(|id| key(COLLECTION, id));
+        let mut batch = WriteBatch::new();
+        for key in [&deleted, &long, &changed] {
+            batch.put(key, b"first");
+        }
+        batch.delete(&deleted);
+        batch.put(&long, &[b'x'; 64 << 10]);
+        batch.put(&changed, b"second");
+        let kinds = [ChangeKind::Insert, ChangeKind::Delete, ChangeKind::Update];
+        let mut changes = Changes::default();
+        for position in 0..batch.len() {
+            changes.push(kinds[position.saturating_sub(2).min(2)], position);
+        }
+        let header = Header {
+            deltas: &[delta_of(COLLECTION)],
+            changes: Some(&changes),
+            ..Header::PLAIN
+        };
+        let mut record = Vec::new();
+        header.write(&mut record);
+        let mut group = ChangedRecords::default();
+        group.note(&Payload::parse(&record).unwrap());
+        group.keep(&group.begin(&cache, &batch), &batch);
+        assert_eq!(cache.records(), 1);
+        let mut found = Vec::new();
+        let read = &mut |bytes: &[u8]| found.extend_from_slice(bytes);
+        let is_there = cache.read(&changed, cache.latest(), read, |_| Ok(false));
+        assert!(is_there.unwrap() && found == b"second");
     }
 
     #[test]

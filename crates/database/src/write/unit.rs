@@ -16,7 +16,9 @@
 //!   (`Writer::mark_now`), so that every plan made in the unit knows them; a mark too many, of a unit that is given up,
 //!   only makes plans more careful.
 //! - Writes to capped collections, which are refused as MongoDB refuses them.
-//! - An event for each of its statements: a document that several of them change has one change in the record, the net one.
+//!
+//! A document that several statements change has a change in the record for each, and is in the batch as each of them left it,
+//! so that a reader of changes meets what they did and in their order. The last one counts for the engine.
 //!
 //! A collection that a unit makes is its own until the commit (`unit_collections`): nobody else finds it, and its name is
 //! held, so that nobody makes another one there.
@@ -68,6 +70,9 @@ const EVENT_BYTES: usize = 64;
 /// About the bytes in memory for each record that a unit has touched, beside its key and value: nodes of two ordered maps, a
 /// second key, and what the allocator rounds up.
 const TOUCHED_BYTES: usize = 350;
+
+/// About the bytes in memory for a further change of a record, beside its parts.
+const CHANGED_AGAIN_BYTES: usize = 250;
 
 /// About the bytes in memory for each key that a unit has locked: a hash in the table, one in the unit, and their free room.
 const LOCK_BYTES: usize = 60;
@@ -174,8 +179,10 @@ struct OwnWrites {
     snapshot: Option<(ReadSnapshot, OpenSnapshot)>,
     /// The snapshot was made before the unit began: nobody has noted what was changed in between, and bytes are compared.
     is_snapshot_older: bool,
-    /// The records that were touched, by their keys.
-    touched: BTreeMap<Vec<u8>, Touched>,
+    /// The changes of documents in the order in which they were made.
+    changed: Vec<OwnChange>,
+    /// The number of each record's last change, by its key.
+    touched: BTreeMap<Vec<u8>, usize>,
     tallies: SmallVec<[Tally; 2]>,
     /// The collections that it makes.
     made: BTreeMap<Namespace, Arc<Collection>>,
@@ -205,20 +212,22 @@ impl Tally {
     }
 }
 
-/// The sum of what a unit has done to a record so far.
-struct Touched {
-    /// Whether there was one before the unit.
-    existed: bool,
-    /// Whether all that was done to it since was done by operators.
-    is_updated: bool,
+/// What a statement of a unit did to a document.
+struct OwnChange {
+    kind: ChangeKind,
     /// The number of its collection in `tallies`.
     collection: usize,
-    /// Records have numbers in the order in which they were touched first.
-    order: usize,
-    /// The key and the pre-image are of the document before the unit; descriptions follow each other.
     key: Option<Vec<u8>>,
     description: Option<Vec<u8>>,
     pre_image: Option<Vec<u8>>,
+    /// None of the last change of a record: what that left stands in the overlay.
+    overtaken: Option<Box<Overtaken>>,
+}
+
+/// What a change left that the unit changed again: the record's key, and its document if there was one.
+struct Overtaken {
+    record_key: Vec<u8>,
+    document: Option<Vec<u8>>,
 }
 
 /// The state that a unit of several pieces reads beneath its own writes.
@@ -288,6 +297,7 @@ impl WriteUnit {
             overlay: Overlay::default(),
             snapshot,
             is_snapshot_older,
+            changed: Vec::new(),
             touched: BTreeMap::new(),
             tallies: SmallVec::new(),
             made: BTreeMap::new(),
@@ -438,7 +448,11 @@ impl WriteUnit {
     /// About the bytes that the unit takes in memory: what is staged, and what it notes of each record and lock.
     pub(super) fn memory_bytes(&self) -> usize {
         let own = self.own();
-        own.bytes + own.touched.len() * TOUCHED_BYTES + self.unit.locks.keys_len() * LOCK_BYTES
+        let again = own.changed.len() - own.touched.len();
+        own.bytes
+            + own.touched.len() * TOUCHED_BYTES
+            + again * CHANGED_AGAIN_BYTES
+            + self.unit.locks.keys_len() * LOCK_BYTES
     }
 
     /// The bytes that are staged.
@@ -548,8 +562,6 @@ impl OwnWrites {
         };
         self.grow(bytes + piece.changes.bytes_len() + tally)?;
         // From here on nothing is refused.
-        self.overlay.extend(&piece.deletes);
-        self.overlay.extend(&piece.puts);
         let number = match known {
             Some(number) => number,
             None => {
@@ -566,10 +578,13 @@ impl OwnWrites {
         self.tallies[number].documents += piece.documents;
         self.tallies[number].bytes += piece.bytes;
         self.touch(number, &piece);
+        self.overlay.extend(&piece.deletes);
+        self.overlay.extend(&piece.puts);
         Ok(())
     }
 
-    /// Notes what a piece of the collection with that number did to each of its documents.
+    /// Notes what a piece of the collection with that number does to each of its documents, and what earlier ones left of them,
+    /// before the overlay has the piece.
     fn touch(&mut self, collection: usize, piece: &Piece) {
         let deletes: Vec<_> = piece.deletes.iter().collect();
         let puts: Vec<_> = piece.puts.iter().collect();
@@ -579,24 +594,24 @@ impl OwnWrites {
                 true => deletes[position],
                 false => puts[position],
             };
-            let order = self.touched.len();
-            let touched = self.touched.entry(op.key().to_vec()).or_insert(Touched {
-                existed: change.kind != ChangeKind::Insert,
-                is_updated: true,
+            let number = self.changed.len();
+            let before = self.touched.insert(op.key().to_vec(), number);
+            if let Some(before) = before {
+                let left = self.overlay.peek(op.key()).flatten();
+                self.changed[before].overtaken = Some(Box::new(Overtaken {
+                    record_key: op.key().to_vec(),
+                    document: left.map(<[u8]>::to_vec),
+                }));
+            }
+            let details = change.details;
+            self.changed.push(OwnChange {
+                kind: change.kind,
                 collection,
-                order,
-                key: None,
-                description: None,
-                pre_image: change.details.pre_image.map(<[u8]>::to_vec),
+                key: details.key.map(<[u8]>::to_vec),
+                description: details.description.map(<[u8]>::to_vec),
+                pre_image: details.pre_image.map(<[u8]>::to_vec),
+                overtaken: None,
             });
-            touched.is_updated &= change.kind == ChangeKind::Update;
-            if touched.key.is_none() {
-                touched.key = change.details.key.map(<[u8]>::to_vec);
-            }
-            if let Some(description) = change.details.description {
-                let descriptions = touched.description.get_or_insert_default();
-                descriptions.extend_from_slice(description);
-            }
         }
     }
 
@@ -620,46 +635,42 @@ impl OwnWrites {
         events
     }
 
-    /// The net of all pieces, with one change a document: one that the unit inserted and deleted leaves none.
+    /// Everything that all pieces staged. What was changed again stands before what counts in the end.
     fn take_whole(&mut self) -> Option<Whole> {
         let overlay = std::mem::take(&mut self.overlay);
         let touched = std::mem::take(&mut self.touched);
+        let changed = std::mem::take(&mut self.changed);
         let mut batch = WriteBatch::with_capacity(self.bytes);
-        let mut changed = Vec::with_capacity(touched.len());
-        for (key, _) in overlay.iter().filter(|(_, value)| value.is_none()) {
-            match touched.get(key) {
-                Some(record) if !record.existed => continue,
-                Some(record) => changed.push((record, ChangeKind::Delete, batch.len())),
-                None => {}
+        let mut positions = vec![0; changed.len()];
+        for (position, change) in positions.iter_mut().zip(&changed) {
+            if let Some(overtaken) = &change.overtaken {
+                *position = batch.len();
+                stage(
+                    &overtaken.record_key,
+                    overtaken.document.as_deref(),
+                    &mut batch,
+                );
             }
-            batch.delete(key);
         }
-        for (key, value) in overlay.iter() {
-            let Some(value) = value else {
-                continue;
-            };
-            if let Some(record) = touched.get(key) {
-                let kind = match (record.existed, record.is_updated) {
-                    (false, _) => ChangeKind::Insert,
-                    (true, true) => ChangeKind::Update,
-                    (true, false) => ChangeKind::Replace,
-                };
-                changed.push((record, kind, batch.len()));
+        let (deletes, puts): (Vec<_>, Vec<_>) =
+            overlay.iter().partition(|(_, value)| value.is_none());
+        for (key, value) in deletes.into_iter().chain(puts) {
+            if let Some(last) = touched.get(key) {
+                positions[*last] = batch.len();
             }
-            batch.put(key, value);
+            stage(key, value, &mut batch);
         }
         if batch.is_empty() {
             return None;
         }
-        changed.sort_unstable_by_key(|(record, _, _)| record.order);
         let mut changes = Changes::default();
-        for (record, kind, position) in changed {
+        for (change, position) in changed.iter().zip(positions) {
             let details = ChangeDetails {
-                key: record.key.as_deref().filter(|_| kind.is_delete()),
-                description: (record.description.as_deref()).filter(|_| kind == ChangeKind::Update),
-                pre_image: (record.pre_image.as_deref()).filter(|_| kind != ChangeKind::Insert),
+                key: change.key.as_deref(),
+                description: change.description.as_deref(),
+                pre_image: change.pre_image.as_deref(),
             };
-            changes.push_with(kind, record.collection, position, &details);
+            changes.push_with(change.kind, change.collection, position, &details);
         }
         Some(Whole {
             batch,
@@ -701,6 +712,14 @@ impl OwnWrites {
             }
             _ => latest(read),
         }
+    }
+}
+
+/// Stages what a key has from now on: a value, or nothing.
+fn stage(key: &[u8], value: Option<&[u8]>, batch: &mut WriteBatch) {
+    match value {
+        Some(value) => batch.put(key, value),
+        None => batch.delete(key),
     }
 }
 
