@@ -5,7 +5,7 @@ use quarry_storage::{Op, WriteBatch};
 use smallvec::SmallVec;
 
 use crate::commit::changes::{Change, ChangeKind};
-use crate::commit::payload::Payload;
+use crate::commit::payload::{Payload, REPEATS};
 use crate::keyspace::ident::Prefix;
 use crate::record_cache::{Applying, RecordCache};
 
@@ -20,9 +20,9 @@ pub struct ChangedRecords {
     count: usize,
     /// Whether records may be in the cache that the group changes: what is inserted was not there.
     replaces: bool,
-    /// Whether one of its records may change a document several times. Else nobody changes again what a group has changed: the
-    /// document is locked until the group is applied.
-    may_repeat: bool,
+    /// Whether one of its records changes a document several times. No two records of a group change the same one: it is locked
+    /// until the group is applied.
+    repeats: bool,
     /// A journal of an earlier version does not always name the collection.
     is_unknown: bool,
 }
@@ -35,9 +35,8 @@ impl ChangedRecords {
         }
         self.count += payload.changes_len();
         let is_insert = |change: Change<'_>| change.kind == ChangeKind::Insert;
-        let replaces = !payload.is_one_insert() && !payload.changes().all(is_insert);
-        self.replaces |= replaces;
-        self.may_repeat |= replaces && payload.changes_len() > 1;
+        self.replaces |= !payload.is_one_insert() && !payload.changes().all(is_insert);
+        self.repeats |= payload.has(REPEATS);
         let mut is_unknown = true;
         for delta in payload.deltas() {
             self.collections.insert(delta.ident.prefix());
@@ -65,14 +64,14 @@ impl ChangedRecords {
         if self.is_unknown {
             return;
         }
+        if self.repeats {
+            for op in last_of_each_key(self.operations(batch)) {
+                keep(applying, op);
+            }
+            return;
+        }
         for op in self.operations(batch) {
-            // What a key had before in the same batch may be in the cache by now.
-            if self.may_repeat {
-                applying.forget(op.key());
-            }
-            if let Op::Put(key, document) = op {
-                applying.keep(key, document);
-            }
+            keep(applying, op);
         }
     }
 
@@ -80,6 +79,21 @@ impl ChangedRecords {
         let is_record = |op: &Op<'_>| self.collections.have(op.key());
         batch.iter().filter(is_record).take(self.count)
     }
+}
+
+fn keep(applying: &Applying<'_>, op: Op<'_>) {
+    if let Op::Put(key, document) = op {
+        applying.keep(key, document);
+    }
+}
+
+/// The operations that nobody sees the effect of left out: those on keys that are changed again.
+pub(super) fn last_of_each_key<'b>(operations: impl Iterator<Item = Op<'b>>) -> Vec<Op<'b>> {
+    let mut operations: Vec<Op<'b>> = operations.collect();
+    let mut seen = HashSet::new();
+    operations.reverse();
+    operations.retain(|op| seen.insert(op.key()));
+    operations
 }
 
 /// The prefixes of collections, each once.
@@ -194,6 +208,7 @@ mod tests {
             changes.push(kinds[position.saturating_sub(2).min(2)], position);
         }
         let header = Header {
+            flags: REPEATS,
             deltas: &[delta_of(COLLECTION)],
             changes: Some(&changes),
             ..Header::PLAIN
@@ -204,6 +219,10 @@ mod tests {
         group.note(&Payload::parse(&record).unwrap());
         group.keep(&group.begin(&cache, &batch), &batch);
         assert_eq!(cache.records(), 1);
+        // Nor was it there for a moment.
+        let alone = RecordCache::new(1 << 20);
+        alone.apply().keep(&changed, b"second");
+        assert_eq!(cache.counters().bytes, alone.counters().bytes);
         let mut found = Vec::new();
         let read = &mut |bytes: &[u8]| found.extend_from_slice(bytes);
         let is_there = cache.read(&changed, cache.latest(), read, |_| Ok(false));

@@ -42,7 +42,9 @@ const SESSION: u8 = 4;
 /// The batch marks fields of indexes that have met an array. Loaded indexes are given the marks, and no gate is shut.
 pub const MARKS: u8 = 8;
 const DEFINITIONS: u8 = 16;
-const FLAGS: u8 = CATALOG | ALLOCATED | SESSION | MARKS | DEFINITIONS;
+/// A document is changed several times: its key occurs as often in the batch, where the last one counts.
+pub const REPEATS: u8 = 32;
+const FLAGS: u8 = CATALOG | ALLOCATED | SESSION | MARKS | DEFINITIONS | REPEATS;
 const FLAGS_1: u8 = CATALOG | ALLOCATED | SESSION;
 
 /// A collection of which a record changes documents, and by how much its document count and data size change. It is named even
@@ -71,7 +73,7 @@ impl Delta<'_> {
 /// The parts of a record before its batch.
 #[derive(Clone, Copy)]
 pub struct Header<'a> {
-    /// The flags of the record: [`CATALOG`], [`ALLOCATED`] and [`MARKS`].
+    /// The flags of the record: [`CATALOG`], [`ALLOCATED`], [`MARKS`] and [`REPEATS`].
     pub flags: u8,
     /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,
@@ -164,7 +166,7 @@ fn write_section(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 /// A record as read back.
 pub struct Payload<'a> {
     version: u8,
-    /// The flags of the record: [`CATALOG`], [`ALLOCATED`], [`MARKS`] and which sections it has.
+    /// The flags of the record: [`CATALOG`], [`ALLOCATED`], [`MARKS`], [`REPEATS`] and which sections it has.
     pub flags: u8,
     /// When the record was made, in milliseconds since 1970.
     pub wall_ms: i64,

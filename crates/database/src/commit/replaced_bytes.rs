@@ -11,9 +11,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use quarry_storage::Engine;
+use quarry_storage::{Engine, Op, WriteBatch};
 
-use super::payload::Payload;
+use super::changed_records::last_of_each_key;
+use super::payload::{Payload, REPEATS};
 
 #[derive(Default)]
 pub(super) struct ReplacedBytes {
@@ -61,14 +62,30 @@ fn by_deltas(payload: &Payload<'_>) -> u64 {
         return 0;
     }
     // New documents less what the data grows by are the old ones. The keys in the batch are those of the entries that go, too.
-    let batch_bytes = i64::try_from(payload.batch.len()).unwrap_or(i64::MAX);
+    let batch_bytes = match payload.has(REPEATS) {
+        false => payload.batch.len(),
+        true => last_of_each_key(WriteBatch::ops_in(payload.batch))
+            .iter()
+            .map(bytes_of)
+            .sum(),
+    };
+    let batch_bytes = i64::try_from(batch_bytes).unwrap_or(i64::MAX);
     let replaced = batch_bytes.saturating_sub(grown_bytes);
     u64::try_from(replaced).unwrap_or(0)
 }
 
+/// About the bytes that an operation has in a batch.
+fn bytes_of(op: &Op<'_>) -> usize {
+    const LENGTHS: usize = 4;
+    match op {
+        Op::Put(key, value) => key.len() + value.len() + LENGTHS,
+        Op::Delete(key) => key.len() + LENGTHS,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use quarry_storage::{Memory, WriteBatch};
+    use quarry_storage::Memory;
 
     use super::*;
     use crate::commit::changes::{ChangeKind, Changes};
@@ -77,9 +94,21 @@ mod tests {
 
     /// The bytes that a record replaces which puts documents of `put_bytes`, deletes others, and lets the data grow by `grown_bytes`.
     fn replaced(kinds: &[ChangeKind], documents: i64, put_bytes: usize, grown_bytes: i64) -> u64 {
+        let keys = 0..kinds.len() as u8;
+        replaced_under(keys, kinds, documents, put_bytes, grown_bytes, 0)
+    }
+
+    fn replaced_under(
+        keys: impl Iterator<Item = u8>,
+        kinds: &[ChangeKind],
+        documents: i64,
+        put_bytes: usize,
+        grown_bytes: i64,
+        flags: u8,
+    ) -> u64 {
         let (mut batch, mut changes) = (WriteBatch::new(), Changes::default());
-        for (position, kind) in kinds.iter().enumerate() {
-            let key = [0x20, position as u8];
+        for (position, (key, kind)) in keys.zip(kinds).enumerate() {
+            let key = [0x20, key];
             match kind.is_delete() {
                 true => batch.delete(&key),
                 false => batch.put(&key, &vec![1; put_bytes]),
@@ -94,6 +123,7 @@ mod tests {
             bytes: grown_bytes,
         }];
         let header = Header {
+            flags,
             deltas: &delta,
             changes: Some(&changes),
             ..Header::PLAIN
@@ -114,6 +144,18 @@ mod tests {
         near(replaced(&[Insert, Delete], 0, 100, 100 - 900), 900);
         near(replaced(&[Insert, Trim, Trim], -1, 100, 100 - 900), 900);
         assert_eq!(replaced(&[], 0, 0, 0), 0);
+        // What a transaction has put and changed again.
+        let again = [Update, Update, Delete];
+        let keys = [1, 1, 1];
+        near(
+            replaced_under(keys.into_iter(), &again, -1, 500, -900, REPEATS),
+            900,
+        );
+        let new = [Insert, Update];
+        near(
+            replaced_under([1, 1].into_iter(), &new, 1, 500, 500, REPEATS),
+            0,
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::catalog::collection_holds::CollectionHolds;
 use crate::catalog::time_series::SeriesKeys;
 use crate::commit::Counts;
 use crate::commit::commits::Commits;
-use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, now_ms};
+use crate::commit::payload::{ALLOCATED, CATALOG, Delta, Header, MARKS, REPEATS, now_ms};
 use crate::commit::session_section::SessionSection;
 use crate::definitions::builds::Builds;
 use crate::definitions::changes::Definitions;
@@ -322,11 +322,15 @@ impl Writer {
         }
         whole.batch.append(session);
         let deltas: SmallVec<[Delta<'_>; 2]> = whole.tallies.iter().map(Tally::delta).collect();
+        let mut flags = match whole.definitions.is_empty() {
+            true => 0,
+            false => CATALOG | ALLOCATED,
+        };
+        if whole.repeats {
+            flags |= REPEATS;
+        }
         let header = Header {
-            flags: match whole.definitions.is_empty() {
-                true => 0,
-                false => CATALOG | ALLOCATED,
-            },
+            flags,
             wall_ms: now_ms(),
             deltas: &deltas,
             changes: Some(&whole.changes),

@@ -244,6 +244,8 @@ pub(super) struct Whole {
     pub batch: WriteBatch,
     pub tallies: SmallVec<[Tally; 2]>,
     pub changes: Changes,
+    /// Whether it changes a document several times.
+    pub repeats: bool,
     /// The collections that it makes, and their indexes.
     pub definitions: Vec<DefinitionEvent>,
 }
@@ -676,6 +678,7 @@ impl OwnWrites {
             batch,
             tallies: std::mem::take(&mut self.tallies),
             changes,
+            repeats: changed.len() > touched.len(),
             definitions: self.definitions(),
         })
     }
