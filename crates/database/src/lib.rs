@@ -40,7 +40,7 @@ mod build;
 mod database;
 
 pub use catalog::collection::{
-    COLLATION, Capped, Collection, CollectionDefinition, CollectionKind, EXPIRE_AFTER, IndexCatalog,
+    CLUSTERED_INDEX, COLLATION, Capped, Collection, CollectionDefinition, CollectionKind, EXPIRE_AFTER, ID_INDEX_NAME, IndexCatalog,
 };
 pub use catalog::plan_memory::PlanMemory;
 pub use catalog::time_series::{
@@ -64,7 +64,7 @@ pub use definitions::builds::InterruptedBuild;
 pub use definitions::changes::Dropped;
 pub use definitions::collection_stats::{CollStats, IndexStats};
 pub use definitions::database_stats::DbStats;
-pub use definitions::index_changes::{CLUSTERED_INDEX, IndexUse, clustered_index};
+pub use definitions::index_changes::{IndexUse, clustered_index};
 pub use definitions::known_index::IndexesCreated;
 pub use definitions::listing::ExpiringIndex;
 pub use error::{DuplicateKey, Error, Result};

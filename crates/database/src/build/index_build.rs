@@ -127,7 +127,7 @@ impl IndexBuilder {
             }
             let spec = collection.spec_of_index(spec);
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
-            match known(&candidate, kept.iter().copied().chain(&new))? {
+            match known(&candidate, &collection, kept.iter().copied().chain(&new))? {
                 None => {}
                 Some(Known::Index(index)) if self.parts.builds.is_running(index.ident) => {
                     return Ok(Register::IsBuilt(index.ident));

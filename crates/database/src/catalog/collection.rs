@@ -28,6 +28,12 @@ use crate::keyspace::namespace::Namespace;
 /// The option of a collection whose changes are told with the document as it was before.
 pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
+/// The option of a collection whose maker asked for what every collection but a capped one is: ordered by `_id`.
+pub const CLUSTERED_INDEX: &str = "clusteredIndex";
+
+/// The name of the index on `_id`, unless the maker of a clustered collection gave another.
+pub const ID_INDEX_NAME: &str = "_id_";
+
 /// The option of a clustered collection whose documents go so many seconds after the date in their `_id`, and of a time series whose
 /// measurements go so many seconds after they were taken.
 pub const EXPIRE_AFTER: &str = "expireAfterSeconds";
@@ -113,6 +119,8 @@ pub struct Collection {
     pub series: Option<Box<TimeSeries>>,
     /// How strings are compared by operations that do not say otherwise, and kept by indexes that do not.
     pub collation: Collation,
+    /// The name of the index that its records are, where its maker gave one.
+    id_index_name: Option<Box<str>>,
     /// The memory of the plans over it; the catalog sets it of what it keeps.
     pub plan_memory: Option<Arc<PlanMemory>>,
     pub(crate) entry: Document,
@@ -156,6 +164,11 @@ impl Collection {
         let keeps_pre_images =
             images.is_some_and(|images| images.get("enabled").is_some_and(|on| on.is_truthy()));
         let collation = options.map_or(Ok(None), collation_of)?.unwrap_or_default();
+        let clustered = options.and_then(|options| options.get_document(CLUSTERED_INDEX));
+        let id_index_name = clustered
+            .and_then(|index| index.get_str("name"))
+            .filter(|name| *name != ID_INDEX_NAME)
+            .map(Box::from);
         Ok(Collection {
             prefix: ident.prefix(),
             series: options.and_then(|options| TimeSeries::of(&namespace, options)),
@@ -167,6 +180,7 @@ impl Collection {
             validation: options.and_then(|options| Validation::of(options, &collation)),
             view: options.and_then(View::of),
             collation,
+            id_index_name,
             plan_memory: None,
             entry,
             index_catalog: OnceLock::new(),
@@ -241,6 +255,11 @@ impl Collection {
     #[inline]
     pub fn is_clustered(&self) -> bool {
         self.capped.is_none() && self.series.is_none()
+    }
+
+    /// The name of the index on `_id`.
+    pub fn id_index_name(&self) -> &str {
+        self.id_index_name.as_deref().unwrap_or(ID_INDEX_NAME)
     }
 
     /// The top-level field that its records are ordered by, if they are: each record key begins with its value.

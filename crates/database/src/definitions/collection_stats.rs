@@ -86,7 +86,7 @@ impl Sizes {
         if collection.is_clustered() {
             // The records are the `_id` index: it takes no space of its own.
             indexes.push(IndexStats {
-                name: "_id_".to_owned(),
+                name: collection.id_index_name().to_owned(),
                 bytes: 0,
                 is_building: false,
             });

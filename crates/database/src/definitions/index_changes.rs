@@ -4,7 +4,7 @@ use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
-use crate::catalog::collection::Collection;
+use crate::catalog::collection::{CLUSTERED_INDEX, Collection, ID_INDEX_NAME};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::definitions::builds::unstage_mark;
 use crate::definitions::changes::{Definitions, not_found};
@@ -103,7 +103,7 @@ impl Definitions {
         for value in which {
             let index = find_index(&index_catalog.indexes, *value)?;
             match index {
-                Some(index) if Some(&*index.name) != Some("_id_") => {
+                Some(index) if &*index.name != ID_INDEX_NAME => {
                     dropped.push(index.ident);
                 }
                 Some(_) => {
@@ -112,7 +112,7 @@ impl Definitions {
                         "cannot drop _id index",
                     ));
                 }
-                None if names_id(*value) => {
+                None if names_id(*value, &collection) => {
                     return Err(Error::invalid(
                         ErrorCode::INVALID_OPTIONS,
                         "cannot drop _id index",
@@ -240,7 +240,7 @@ fn index_to_modify<'i>(
     which: RawValue<'_>,
     change: &IndexChange,
 ) -> Result<&'i Index> {
-    if names_id(which) {
+    if names_id(which, collection) {
         return Err(match change.expire_after_s {
             Some(_) => Error::invalid(
                 ErrorCode::INVALID_OPTIONS,
@@ -339,23 +339,19 @@ pub(crate) fn same_pattern(a: RawDocument<'_>, b: RawDocument<'_>) -> bool {
         })
 }
 
-/// The option of a collection whose maker asked for what every collection but a capped one is: ordered by `_id`.
-pub const CLUSTERED_INDEX: &str = "clusteredIndex";
-
-/// The definition of the index on `_id` as that option has it.
-pub fn clustered_index() -> Document {
-    let mut index = id_spec();
-    index.append("unique", true);
-    index
+/// The definition of the index on `_id` as the option of a clustered collection has it.
+pub fn clustered_index(name: &str) -> Document {
+    quarry_bson::doc! { "v": 2, "key": { "_id": 1 }, "name": name, "unique": true }
 }
 
 pub(crate) fn id_spec() -> Document {
-    quarry_bson::doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }
+    quarry_bson::doc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX_NAME }
 }
 
-pub(crate) fn names_id(which: RawValue<'_>) -> bool {
+/// Whether the index on `_id` is meant, by its name or its pattern.
+fn names_id(which: RawValue<'_>, collection: &Collection) -> bool {
     match which {
-        RawValue::String(name) => name == "_id_",
+        RawValue::String(name) => name == collection.id_index_name(),
         RawValue::Document(pattern) => {
             same_pattern(pattern, quarry_bson::doc! { "_id": 1 }.as_raw())
         }

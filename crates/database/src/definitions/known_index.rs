@@ -1,6 +1,9 @@
 //! The indexes that createIndexes finds already there, and its report.
 
-use crate::definitions::index_changes::{names_id, same_pattern};
+use quarry_bson::Document;
+
+use crate::catalog::collection::{Collection, ID_INDEX_NAME};
+use crate::definitions::index_changes::{clustered_index, same_pattern};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -26,6 +29,7 @@ pub(crate) enum Known<'i> {
 /// The index of the same definition, if it exists; an error if a different one stands in its way.
 pub(crate) fn known<'i>(
     candidate: &Index,
+    collection: &Collection,
     indexes: impl Iterator<Item = &'i Index>,
 ) -> Result<Option<Known<'i>>> {
     if candidate.pattern.is_id() {
@@ -41,20 +45,23 @@ pub(crate) fn known<'i>(
         }
         return Ok(Some(Known::Id));
     }
-    if &*candidate.name == "_id_" || names_id(candidate.pattern.document.as_raw().into()) {
+    if &*candidate.name == ID_INDEX_NAME {
         return Err(Error::invalid(
             ErrorCode::BAD_VALUE,
             "the index name '_id_' is reserved for the _id index",
         ));
+    }
+    if &*candidate.name == collection.id_index_name() {
+        return Err(same_name(candidate, &clustered_index(&candidate.name)));
     }
     for existing in indexes {
         let same_key = same_pattern(
             existing.pattern.document.as_raw(),
             candidate.pattern.document.as_raw(),
         );
-        let same_name = existing.name == candidate.name;
+        let has_its_name = existing.name == candidate.name;
         let is_same = same_key && existing.same_options(candidate);
-        if is_same && same_name {
+        if is_same && has_its_name {
             if existing.expire_after_s != candidate.expire_after_s
                 || !existing.same_kind_options(candidate)
             {
@@ -66,12 +73,8 @@ pub(crate) fn known<'i>(
             }
             return Ok(Some(Known::Index(existing)));
         }
-        if same_name {
-            let message = format!(
-                "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
-                candidate.spec, existing.spec
-            );
-            return Err(Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message));
+        if has_its_name {
+            return Err(same_name(candidate, &existing.spec));
         }
         let are_of_texts = candidate.is_of_texts() && existing.is_of_texts();
         if are_of_texts && !(is_same && existing.same_kind_options(candidate)) {
@@ -87,6 +90,14 @@ pub(crate) fn known<'i>(
         }
     }
     Ok(None)
+}
+
+fn same_name(candidate: &Index, existing: &Document) -> Error {
+    let message = format!(
+        "An existing index has the same name as the requested index. When index names are not specified, they are auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {existing}",
+        candidate.spec
+    );
+    Error::invalid(ErrorCode::INDEX_KEY_SPECS_CONFLICT, message)
 }
 
 /// The error of a second text index: one with the key pattern of the first would be another version of it.

@@ -4,13 +4,14 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
-use crate::catalog::collection::{COLLATION, Collection, EXPIRE_AFTER, PRE_IMAGES};
+use crate::catalog::collection::{
+    CLUSTERED_INDEX, COLLATION, Collection, EXPIRE_AFTER, PRE_IMAGES,
+};
 use crate::catalog::time_series::{TIME_SERIES, with_granularity};
 use crate::catalog::validation::VALIDATOR;
 use crate::catalog::view::{VIEW_ON, VIEW_PIPELINE};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::definitions::changes::{Definitions, not_found};
-use crate::definitions::index_changes::CLUSTERED_INDEX;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;

@@ -268,7 +268,7 @@ impl Check<'_> {
         if self.collection.is_clustered() {
             let keys = self.report.documents;
             self.report.indexes.push(IndexReport {
-                name: "_id_".to_owned(),
+                name: self.collection.id_index_name().to_owned(),
                 keys,
                 valid: self.report.invalid_documents == 0,
             });

@@ -18,7 +18,7 @@ pub(super) fn duplicate_id(collection: &Collection, document: RawDocument<'_>) -
     key_value.append("_id", document.get("_id").unwrap_or(RawValue::Null));
     Error::DuplicateKey(Box::new(DuplicateKey {
         namespace: collection.namespace.to_string(),
-        index: "_id_".to_owned(),
+        index: collection.id_index_name().to_owned(),
         key_pattern,
         key_value,
         collation: Collation::SIMPLE,

@@ -201,7 +201,7 @@ impl Writer {
             let spec = self.parts.catalog.checked(spec)?;
             let spec = collection.spec_of_index(&spec);
             let candidate = Index::from_spec(spec.as_raw(), Ident(0))?;
-            if known(&candidate, stand.iter().chain(&new))?.is_none() {
+            if known(&candidate, &collection, stand.iter().chain(&new))?.is_none() {
                 let ident = self.parts.commits.allocate_ident();
                 new.push(Index::from_spec(spec.as_raw(), ident)?);
             }

@@ -60,7 +60,7 @@ pub fn candidates<'c>(
 ) -> impl Iterator<Item = Candidate<'c>> {
     let records = collection.records_path().map(|path| Candidate {
         name: match collection.series {
-            None => "_id_",
+            None => collection.id_index_name(),
             Some(_) => RECORDS_BY_TIME,
         },
         records_path: path,

@@ -2,7 +2,7 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::{
-    COLLATION, Collation, EXPIRE_AFTER, GRANULARITY, Namespace, TIME_SERIES, VIEW_ON,
+    COLLATION, Collation, EXPIRE_AFTER, GRANULARITY, ID_INDEX_NAME, Namespace, TIME_SERIES, VIEW_ON,
     VIEW_PIPELINE, complete_time_series,
 };
 use quarry_query::ErrorCode;
@@ -318,7 +318,7 @@ fn clustered_index(body: RawDocument<'_>, argument: &Argument<'_>) -> Result<Doc
         let message = format!("'clusteredIndex' is not allowed with '{other}'");
         return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
     }
-    let mut is_unique = false;
+    let (mut is_unique, mut name) = (false, ID_INDEX_NAME);
     CLUSTERED_INDEX.read("create.clusteredIndex", argument.document()?, |field| {
         match field.name().as_bytes() {
             b"key" if !is_id_pattern(field.document()?) => {
@@ -327,10 +327,7 @@ fn clustered_index(body: RawDocument<'_>, argument: &Argument<'_>) -> Result<Doc
                 return Err(CommandError::new(code, message));
             }
             b"unique" => is_unique = field.flag()?,
-            b"name" if field.text()? != "_id_" => {
-                let what = "a name of a clusteredIndex other than '_id_'";
-                return Err(CommandError::not_supported(what));
-            }
+            b"name" => name = field.text()?,
             _ => {}
         }
         Ok(())
@@ -339,7 +336,7 @@ fn clustered_index(body: RawDocument<'_>, argument: &Argument<'_>) -> Result<Doc
         let message = "The clusteredIndex option requires unique: true to be specified";
         return Err(CommandError::new(ErrorCode(5_979_700), message));
     }
-    Ok(quarry_database::clustered_index())
+    Ok(quarry_database::clustered_index(name))
 }
 
 /// Adds an option of a collection's validation, which create and collMod take alike, after a look at its value.
