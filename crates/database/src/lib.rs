@@ -40,7 +40,8 @@ mod build;
 mod database;
 
 pub use catalog::collection::{
-    CLUSTERED_INDEX, COLLATION, Capped, Collection, CollectionDefinition, CollectionKind, EXPIRE_AFTER, ID_INDEX_NAME, IndexCatalog,
+    CLUSTERED_INDEX, COLLATION, Capped, Collection, CollectionDefinition, CollectionKind,
+    EXPIRE_AFTER, ID_INDEX_NAME, IndexCatalog,
 };
 pub use catalog::plan_memory::PlanMemory;
 pub use catalog::time_series::{

@@ -2,8 +2,8 @@
 
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 use quarry_database::{
-    COLLATION, Collation, EXPIRE_AFTER, GRANULARITY, ID_INDEX_NAME, Namespace, TIME_SERIES, VIEW_ON,
-    VIEW_PIPELINE, complete_time_series,
+    COLLATION, Collation, EXPIRE_AFTER, GRANULARITY, ID_INDEX_NAME, Namespace, TIME_SERIES,
+    VIEW_ON, VIEW_PIPELINE, complete_time_series,
 };
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
