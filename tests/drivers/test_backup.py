@@ -239,6 +239,18 @@ def test_a_backup_of_a_killed_server_is_none(durable, tmp_path):
     create(durable, repository)
 
 
+def test_a_report_that_nobody_reads_to_its_end_is_no_failure(durable, tmp_path):
+    repository = tmp_path / "repository"
+    create(durable, repository)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    for what in ("list", "verify"):
+        command = [binary(), "backup", what, "--from", repository]
+        ended = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, timeout=QUARRY_SECONDS, check=False)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+    os.close(write_end)
+
+
 def test_damage_is_found_named_and_not_restored(durable, tmp_path):
     repository = tmp_path / "repository"
     fill(durable, 2_000)

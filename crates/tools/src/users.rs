@@ -110,9 +110,10 @@ impl Accounts {
             if drops {
                 let others = doc! { "q": { "_id": { "$nin": kept } }, "limit": 0 };
                 let command = doc! { "delete": collection, "deletes": [others] };
-                connection
+                let reply = connection
                     .define(DATABASE, &command)
                     .map_err(Error::server("users and roles"))?;
+                check_written(&reply)?;
             }
         }
         // A server that keeps users in memory looks again.
@@ -136,10 +137,18 @@ fn upsert(connection: &mut Connection, collection: &str, documents: &[Document])
         let reply = connection
             .write(DATABASE, &doc! { "update": collection }, sequence, true)
             .map_err(Error::server("users and roles"))?;
-        if let Some(error) = reply.get_path("writeErrors.0.errmsg") {
-            let message = error.as_str().unwrap_or("refused");
-            return Err(Error::Incomplete(format!("users and roles: {message}")));
-        }
+        check_written(&reply)?;
     }
     Ok(())
+}
+
+/// Fails where a statement of a write was refused.
+fn check_written(reply: &Document) -> Result<()> {
+    match reply.get_path("writeErrors.0.errmsg") {
+        None => Ok(()),
+        Some(error) => {
+            let message = error.as_str().unwrap_or("refused");
+            Err(Error::Incomplete(format!("users and roles: {message}")))
+        }
+    }
 }

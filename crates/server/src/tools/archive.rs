@@ -19,6 +19,7 @@ use crate::process::config::{ArchiveCommand, FlushArchive};
 use crate::tools::backup::port;
 use crate::tools::link::Link;
 use crate::tools::moment::{self, time};
+use crate::tools::say::say;
 
 /// A flush waits for syncs of two disks.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(600);
@@ -55,7 +56,7 @@ fn list(path: &Path, from: Option<&Path>) -> Result<()> {
     let question = |history: &History| history.lines();
     let (history, lines) = History::ask(&files(path)?, &question).map_err(bad)?;
     let identity = history.identity();
-    println!(
+    say!(
         "database {:032x}, engine {}, {:.1} MB",
         u128::from_be_bytes(identity.database),
         identity.engine,
@@ -66,7 +67,7 @@ fn list(path: &Path, from: Option<&Path>) -> Result<()> {
     for (number, line) in lines.iter().enumerate() {
         let is_latest = number + 1 == lines.len();
         let latest = if is_latest { ", the latest" } else { "" };
-        println!("\nline {:016x}{latest}", line.incarnation());
+        say!("\nline {:016x}{latest}", line.incarnation());
         let tip = line.tip(&history);
         print_ranges(line, &history, tip);
         if let Some(repository) = &repository {
@@ -80,12 +81,12 @@ fn print_ranges(line: &Line, history: &History, tip: Option<Tip>) {
     let mut next_lsn = 1;
     for range in line.ranges(history) {
         if range.first_lsn > next_lsn {
-            println!(
+            say!(
                 "  gap: records {next_lsn} to {} are not here",
                 range.first_lsn - 1
             );
         }
-        println!(
+        say!(
             "  records {} to {}, written {} to {}",
             range.first_lsn,
             range.last_lsn,
@@ -95,7 +96,7 @@ fn print_ranges(line: &Line, history: &History, tip: Option<Tip>) {
         next_lsn = range.last_lsn + 1;
     }
     if let Some(tip) = tip {
-        println!(
+        say!(
             "  all that was acknowledged before {} is here",
             time(tip.unix_ms)
         );
@@ -130,14 +131,14 @@ fn print_restorable(
         }
     }
     if !has_one {
-        println!("  nothing can be restored: no backup of the repository goes on in this line");
+        say!("  nothing can be restored: no backup of the repository goes on in this line");
     }
     Ok(())
 }
 
 fn print_reach(first: &Manifest, range: &Range, tip: Option<Tip>) {
     let until = tip.map_or(range.last_unix_ms, |tip| tip.unix_ms);
-    println!(
+    say!(
         "  can be restored to any moment from {} (record {}, backup {}) to {} (record {})",
         time(first.made_unix_ms),
         first.lsn,
@@ -154,11 +155,11 @@ fn verify(path: &Path) -> Result<()> {
     let damages = history.verify(&mut |bytes| progress.add(bytes, 0));
     drop(progress);
     for damage in &damages {
-        println!("{damage}");
+        say!("{damage}");
     }
     match damages.len() {
         0 => {
-            println!("whole, {:.1} MB", history.bytes() as f64 / MB);
+            say!("whole, {:.1} MB", history.bytes() as f64 / MB);
             Ok(())
         }
         count => Err(format!("{count} damaged")),
@@ -180,7 +181,7 @@ fn remove(path: &Path, from: &Path) -> Result<()> {
     let writable = RealFiles::open_beside(path).map_err(|error| bad(&error))?;
     let freed = history.remove_before(&writable, oldest);
     let freed = freed.map_err(|error| bad(&error))?;
-    println!(
+    say!(
         "{:.1} MB free: what comes before record {oldest}",
         freed as f64 / MB
     );
@@ -198,11 +199,12 @@ fn flush(options: &FlushArchive) -> Result<()> {
         .map_err(failed)?;
     let lsn = reply.get_i64("lsn").unwrap_or_default();
     match reply.get("archivedTime") {
-        Some(RawValue::Timestamp(time)) => println!(
+        Some(RawValue::Timestamp(time)) => say!(
             "archived up to record {lsn}, and all up to cluster time {},{}",
-            time.time, time.increment
+            time.time,
+            time.increment
         ),
-        _ => println!("archived up to record {lsn}"),
+        _ => say!("archived up to record {lsn}"),
     }
     Ok(())
 }

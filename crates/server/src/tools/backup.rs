@@ -22,6 +22,7 @@ use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
 use crate::tools::give_way::give_way;
 use crate::tools::link::Link;
+use crate::tools::say::say;
 
 /// The server copies what cannot be shared by name before it replies: libmdbx's whole file.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(3600);
@@ -77,7 +78,7 @@ fn create(options: &CreateBackup) -> Result<()> {
     copy.stay_open()?;
     repository.add(&manifest).map_err(failed)?;
     copy.close();
-    println!(
+    say!(
         "{}: {} files, {:.1} MB, {:.1} MB of them new, in {:.1} s",
         manifest.id,
         manifest.files.len(),
@@ -300,7 +301,7 @@ fn list(from: &Path) -> Result<()> {
     let mut damages = 0;
     for id in repository.ids()? {
         match repository.manifest(&id) {
-            Ok(manifest) => println!(
+            Ok(manifest) => say!(
                 "{id}  {}  {} files  {:.1} MB",
                 manifest.engine,
                 manifest.files.len(),
@@ -308,7 +309,7 @@ fn list(from: &Path) -> Result<()> {
             ),
             Err(why) => {
                 damages += 1;
-                println!("{why}");
+                say!("{why}");
             }
         }
     }
@@ -336,7 +337,7 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
             Ok(manifest) => manifest,
             Err(why) => {
                 damages += 1;
-                println!("{why}");
+                say!("{why}");
                 continue;
             }
         };
@@ -344,10 +345,10 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
         let found = repository.verify(&manifest, &mut |bytes| progress.add(bytes, 0));
         drop(progress);
         for damage in &found {
-            println!("{}: `{}`: {}", damage.id, damage.file, damage.why);
+            say!("{}: `{}`: {}", damage.id, damage.file, damage.why);
         }
         if found.is_empty() {
-            println!(
+            say!(
                 "{id}: whole, {} files, {:.1} MB",
                 manifest.files.len(),
                 manifest.bytes() as f64 / MB
@@ -369,6 +370,6 @@ fn remove(from: &Path, ids: &[String], keep: Option<u32>) -> Result<()> {
         return Err(format!("backup `{missing}`: there is none"));
     }
     let freed = repository.remove(&ids)?;
-    println!("{} removed, {:.1} MB free", ids.len(), freed as f64 / MB);
+    say!("{} removed, {:.1} MB free", ids.len(), freed as f64 / MB);
     Ok(())
 }

@@ -12,4 +12,5 @@ pub mod manual;
 mod moment;
 pub mod restore;
 pub mod rotate_key;
+mod say;
 pub mod top;

@@ -21,6 +21,7 @@ use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
 use crate::process::engine::JOURNAL;
 use crate::tools::archive;
 use crate::tools::moment::{self, Way};
+use crate::tools::say::say;
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
@@ -33,7 +34,7 @@ pub fn run(options: &Restore) -> ExitCode {
                     end.last_lsn
                 )
             });
-            println!(
+            say!(
                 "{} was restored into `{path}`{moment}: quarry serve --engine {} --dbpath {path}",
                 manifest.id,
                 manifest.engine,

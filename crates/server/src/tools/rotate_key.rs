@@ -10,12 +10,13 @@ use quarry_seal::{Keystore, MasterKey};
 
 use crate::process::config::{EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, RotateKey};
 use crate::process::data_directory::DataDirectory;
+use crate::tools::say::say;
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &RotateKey) -> ExitCode {
     match rotate(options) {
         Ok(generation) => {
-            println!(
+            say!(
                 "`{}` is locked with the new key: generation {generation}",
                 options.dbpath.display()
             );
