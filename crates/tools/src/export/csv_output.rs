@@ -3,6 +3,7 @@
 //! Text, numbers and booleans stand as they are, dates in ISO 8601, an ObjectId as `ObjectId(..)`; null and a field that is not there are empty. Everything else is Extended
 //! JSON, which `quarry import` reads as text.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use quarry_bson::{DateTime, RawDocument, RawValue, extjson};
@@ -46,8 +47,8 @@ impl Output for CsvOutput {
 
     fn document(&mut self, document: RawDocument<'_>, out: &mut dyn Write) -> io::Result<()> {
         for field in &self.fields {
-            let text = document.get_path(field).map_or(String::new(), text);
-            self.writer.write_field(text).map_err(io::Error::other)?;
+            let bytes = document.get_path(field).map_or_else(Cow::default, bytes_of);
+            self.writer.write_field(bytes).map_err(io::Error::other)?;
         }
         self.writer
             .write_record(None::<&[u8]>)
@@ -60,15 +61,17 @@ impl Output for CsvOutput {
     }
 }
 
-fn text(value: RawValue<'_>) -> String {
-    match value {
-        RawValue::Null | RawValue::Undefined => String::new(),
-        RawValue::String(text) | RawValue::Symbol(text) => text.to_string_lossy().into_owned(),
+/// Text as it is stored, whether it is UTF-8 or not.
+fn bytes_of(value: RawValue<'_>) -> Cow<'_, [u8]> {
+    let text = match value {
+        RawValue::Null | RawValue::Undefined => return Cow::default(),
+        RawValue::String(text) | RawValue::Symbol(text) => return text.as_bytes().into(),
         RawValue::DateTime(ms) => DateTime(ms).to_string(),
         RawValue::ObjectId(id) => format!("ObjectId({id})"),
         RawValue::Decimal128(decimal) => decimal.to_string(),
         value => extjson::relaxed_value(value),
-    }
+    };
+    text.into_bytes().into()
 }
 
 #[cfg(test)]
@@ -92,5 +95,17 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "a,b.c,d,e,f,g,missing\n\"x, \"\"y\"\"\nz\",1.5,ObjectId(abababababababababababab),1970-01-01T00:00:00.000Z,\"[1,{\"\"g\"\":\"\"h\"\"}]\",,\n"
         );
+    }
+
+    #[test]
+    fn text_that_is_not_utf_8_is_written_as_it_is_stored() {
+        let mut bytes = doc! { "a": "x?" }.as_bytes().to_vec();
+        let place = bytes.iter().position(|byte| *byte == b'?').unwrap();
+        bytes[place] = 0xFF;
+        let mut out = Vec::new();
+        let mut output = CsvOutput::new(&["a".to_owned()], false);
+        let document = RawDocument::new(&bytes).unwrap();
+        output.document(document, &mut out).unwrap();
+        assert_eq!(out, b"x\xFF\n");
     }
 }
