@@ -1,9 +1,16 @@
 //! Bounds of one path by a filter, as intervals. Only predicates that every match must satisfy count.
 //!
+//! What `$elemMatch` asks of an element is such a predicate of the path that leads through the array. It says more than that, so
+//! that nothing is exact where one stands. What several operators ask of one value among the elements bounds it together.
+//!
 //! A filter may give very many. Where the operation is to end meanwhile the lists are cut short, and `choose` says why.
 //!
 //! Operands that an index keeps in another form than a filter compares them in (arrays, undefined, the ends of the
-//! order) bound nothing; neither does a path with a component that may be an array position.
+//! order) bound nothing; neither does a path with a component that may be an array position. Leaves out: bounds of several fields of an
+//! index by what one `$elemMatch` asks of one element (the first one is bounded), and of one path within it (its values may be
+//! arrays themselves, whose elements may meet one predicate each).
+
+use std::borrow::Cow;
 
 use quarry_bson::{RawValue, Value};
 use quarry_database::holds_text;
@@ -20,11 +27,21 @@ use crate::sorter::sort_in_steps;
 pub(super) const UNITS_OF_AN_INTERVAL: usize = 30;
 const UNITS_OF_A_JOIN: usize = 3;
 
-/// The predicates of a filter that all must hold.
+/// A predicate that every match of a filter meets by some value at the path.
+#[derive(Clone, Copy)]
+pub struct Asked<'m> {
+    pub predicate: &'m Predicate,
+    /// Those of one number but 0 are met by the same value.
+    pub value: u32,
+}
+
+/// The predicates of a filter that all must hold, with their paths.
 pub struct Conjuncts<'m> {
-    pub predicates: SmallVec<[&'m FieldPredicate; 12]>,
+    pub predicates: SmallVec<[(Cow<'m, str>, Asked<'m>); 12]>,
     /// The filter says nothing else.
     pub are_all: bool,
+    /// The numbers of values that are given out.
+    values: u32,
 }
 
 impl<'m> Conjuncts<'m> {
@@ -32,24 +49,81 @@ impl<'m> Conjuncts<'m> {
         let mut found = Conjuncts {
             predicates: SmallVec::new(),
             are_all: true,
+            values: 0,
         };
-        found.collect(root);
+        found.collect(root, "");
         found
     }
 
-    fn collect(&mut self, expression: &'m MatchExpression) {
+    /// Recursion is bounded by the depth of filters. `array` is the path of the array whose elements are asked, if they are.
+    fn collect(&mut self, expression: &'m MatchExpression, array: &str) {
         match expression {
             MatchExpression::And(children) => {
                 for child in children {
-                    self.collect(child);
+                    self.collect(child, array);
                 }
             }
-            MatchExpression::Or(children) if children.len() == 1 => self.collect(&children[0]),
-            MatchExpression::Field(field) => self.predicates.push(field),
+            MatchExpression::Or(children) if children.len() == 1 => {
+                self.collect(&children[0], array);
+            }
+            MatchExpression::Field(field) => {
+                let path = field.path.as_str();
+                let path = match array {
+                    "" => Cow::Borrowed(path),
+                    array => Cow::Owned(format!("{array}.{path}")),
+                };
+                self.collect_field(path, &field.predicate);
+            }
             MatchExpression::AlwaysTrue => {}
             _ => self.are_all = false,
         }
     }
+
+    fn collect_field(&mut self, path: Cow<'m, str>, predicate: &'m Predicate) {
+        match predicate {
+            Predicate::ElemMatchObject(filter) => {
+                self.are_all = false;
+                self.collect(filter.root(), &path);
+            }
+            Predicate::ElemMatchValue(all) => {
+                self.are_all = false;
+                self.values += 1;
+                for one in all {
+                    self.collect_value(one, &path);
+                }
+            }
+            _ => {}
+        }
+        let asked = Asked {
+            predicate,
+            value: 0,
+        };
+        self.predicates.push((path, asked));
+    }
+
+    /// An element that is an array itself is keyed as a whole, so that what its own elements are asked bounds nothing.
+    fn collect_value(&mut self, expression: &'m MatchExpression, path: &Cow<'m, str>) {
+        match expression {
+            MatchExpression::And(children) => {
+                for child in children {
+                    self.collect_value(child, path);
+                }
+            }
+            MatchExpression::Field(FieldPredicate { predicate, .. }) if is_of_one(predicate) => {
+                let value = self.values;
+                (self.predicates).push((path.clone(), Asked { predicate, value }));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether it asks for something that one key tells.
+fn is_of_one(predicate: &Predicate) -> bool {
+    matches!(
+        predicate,
+        Predicate::Compare { .. } | Predicate::In(_) | Predicate::Regex(_)
+    )
 }
 
 /// The texts of an index as a filter meets them.
@@ -128,7 +202,7 @@ impl PathBounds<'_> {
 /// The bounds of `path` by its predicates. With arrays on the path each predicate may be met by another element, so that only
 /// one of them bounds.
 pub fn of_path<'m>(
-    predicates: impl Iterator<Item = &'m FieldPredicate>,
+    predicates: impl Iterator<Item = Asked<'m>>,
     path: &str,
     is_multikey: bool,
     texts: Texts<'_>,
@@ -138,11 +212,13 @@ pub fn of_path<'m>(
         return PathBounds::NONE;
     }
     let mut bounded: Option<Vec<Interval<'m>>> = None;
+    // The value that the intervals are of.
+    let mut bounded_value = 0;
     let (mut predicates_len, mut are_exact) = (0, true);
-    for field in predicates {
+    for Asked { predicate, value } in predicates {
         predicates_len += 1;
-        are_exact &= is_exact(&field.predicate) && !(is_multikey && predicates_len > 1);
-        let Some(intervals) = of_predicate(&field.predicate, texts) else {
+        are_exact &= is_exact(predicate) && !(is_multikey && predicates_len > 1);
+        let Some(intervals) = of_predicate(predicate, texts) else {
             are_exact = false;
             continue;
         };
@@ -150,10 +226,14 @@ pub fn of_path<'m>(
         if is_multikey && is_dotted && intervals.iter().any(Interval::holds_null) {
             continue;
         }
+        let is_same_value = value != 0 && value == bounded_value;
         bounded = Some(match bounded {
-            None => intervals,
-            Some(known) if is_multikey => tighter(known, intervals),
-            Some(known) => intersect(&known, &intervals),
+            Some(known) if !is_multikey || is_same_value => intersect(&known, &intervals),
+            Some(known) if !is_tighter(&intervals, &known) => known,
+            _ => {
+                bounded_value = value;
+                intervals
+            }
         });
     }
     PathBounds {
@@ -173,12 +253,13 @@ fn is_exact(predicate: &Predicate) -> bool {
     }
 }
 
-fn tighter<'m>(a: Vec<Interval<'m>>, b: Vec<Interval<'m>>) -> Vec<Interval<'m>> {
+/// Whether the one list surely bounds more than the other.
+fn is_tighter(one: &[Interval<'_>], other: &[Interval<'_>]) -> bool {
     let points = |intervals: &[Interval<'_>]| intervals.iter().all(|interval| interval.is_point);
-    match (points(&a), points(&b)) {
-        (false, true) => b,
-        (true, true) if b.len() < a.len() => b,
-        _ => a,
+    match (points(one), points(other)) {
+        (true, false) => true,
+        (true, true) => one.len() < other.len(),
+        (false, _) => false,
     }
 }
 

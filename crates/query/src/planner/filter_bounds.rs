@@ -5,14 +5,14 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{DocumentFilter, PathNumbers, holds_text};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts, PathBounds, Texts, UNITS_OF_AN_INTERVAL};
+use super::bounds::{self, Asked, Conjuncts, PathBounds, Texts, UNITS_OF_AN_INTERVAL};
 use super::implication::implies;
 use super::interval::Interval;
 use crate::Collation;
 use crate::field_path::may_name_positions;
 use crate::hashed_index::hashes_of_equal;
 use crate::interrupts;
-use crate::matcher::{FieldPredicate, MatchExpression};
+use crate::matcher::MatchExpression;
 use crate::partial_filter::PartialFilter;
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
@@ -24,7 +24,7 @@ pub struct FilterBounds<'m> {
     /// The filter says more than predicates of paths that indexes name.
     says_more: bool,
     /// With the numbers of their paths; what no index names is left out, and so are the points.
-    conjuncts: SmallVec<[(u16, &'m FieldPredicate); 12]>,
+    conjuncts: SmallVec<[(u16, Asked<'m>); 12]>,
     /// The values that paths are equal to, where a path has no other predicate.
     points: SmallVec<[RawValue<'m>; 12]>,
     /// By the number of a path, what is known of it where no arrays are on it.
@@ -99,18 +99,19 @@ impl<'m> FilterBounds<'m> {
         let Conjuncts {
             predicates,
             are_all,
+            ..
         } = Conjuncts::of(filter);
         let mut bounds = FilterBounds::of_none(paths);
         bounds.says_more = !are_all;
         bounds.filter = Some(filter);
         bounds.collation = collation;
-        for field in predicates {
-            let Some(path) = paths.get(field.path.as_str()) else {
+        for (path, asked) in predicates {
+            let Some(path) = paths.get(&path) else {
                 bounds.says_more = true;
                 continue;
             };
             bounds.paths[usize::from(path)] = PathState::Asked;
-            bounds.conjuncts.push((path, field));
+            bounds.conjuncts.push((path, asked));
         }
         bounds
     }
@@ -276,7 +277,7 @@ impl<'m> FilterBounds<'m> {
 
     fn learn(&mut self, path: u16, name: &str, is_multikey: bool, kept: &Collation) -> u16 {
         let predicates = self.conjuncts.iter().filter(|(of, _)| *of == path);
-        let predicates = predicates.map(|(_, field)| *field);
+        let predicates = predicates.map(|(_, asked)| *asked);
         self.known.push(Known {
             path,
             form: Form::of_values(is_multikey),

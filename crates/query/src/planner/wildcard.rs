@@ -6,6 +6,7 @@
 //! path. The filter is asked of all that is found. The fields before the wildcard one must have single values by the filter. Leaves out: trials against other indexes (a wildcard index is read where no
 //! other one is bounded), and documents made of keys.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quarry_bson::{RawValue, doc};
@@ -13,7 +14,7 @@ use quarry_database::{Index, IndexCatalog, KeyRange, meeting_cut_keys};
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Conjuncts, Texts};
+use super::bounds::{self, Asked, Conjuncts, Texts};
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, compose};
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::field_path::may_name_positions;
 use crate::interrupts;
-use crate::matcher::{FieldPredicate, MatchExpression, Predicate};
+use crate::matcher::{MatchExpression, Predicate};
 use crate::metadata::MetadataKinds;
 use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
 use crate::wildcard_index::{ARRAY_MARK, WildcardKeys};
@@ -51,7 +52,7 @@ enum Shape {
 struct Candidate<'c, 'm> {
     index: &'c Index,
     keys: &'c WildcardKeys,
-    path: &'m str,
+    path: Cow<'m, str>,
     /// The bounds of the fields before the wildcard one.
     before: SmallVec<[Bound; 4]>,
     /// None where any value will do, and any below the path.
@@ -152,9 +153,8 @@ fn best<'c, 'm>(
         let Some(before) = fields_before(index, keys, numbers, bounds) else {
             continue;
         };
-        for field in &predicates {
+        for (path, _) in &predicates {
             interrupts::work(UNITS_OF_A_LOOK + predicates.len())?;
-            let path = field.path.as_str();
             let held = best.as_ref().map(|best| best.shape);
             if held == Some(Shape::Point) || may_name_positions(path) || !keys.keeps(path) {
                 continue;
@@ -167,7 +167,7 @@ fn best<'c, 'm>(
                 best = Some(Candidate {
                     index,
                     keys,
-                    path,
+                    path: path.clone(),
                     before: before.clone(),
                     intervals,
                     is_multikey,
@@ -224,16 +224,18 @@ impl<'f> KeptPath<'f> {
 
     fn bounds<'m>(
         &self,
-        predicates: &[&'m FieldPredicate],
+        predicates: &[(Cow<'m, str>, Asked<'m>)],
         texts: Texts<'_>,
     ) -> Result<Option<Bounded<'m>>> {
         let of_path = || {
-            let predicates = predicates.iter().copied();
-            predicates.filter(|field| field.path.as_str() == self.path)
+            let predicates = predicates
+                .iter()
+                .filter(|(path, _)| path.as_ref() == self.path);
+            predicates.map(|(_, asked)| *asked)
         };
-        let serving = || of_path().filter(|field| serves(&field.predicate));
+        let serving = || of_path().filter(|asked| serves(asked.predicate));
         if serving().next().is_none() {
-            let exists = of_path().any(|field| matches!(field.predicate, Predicate::Exists));
+            let exists = of_path().any(|asked| matches!(asked.predicate, Predicate::Exists));
             return Ok(exists.then_some((Shape::Exists, None, true)));
         }
         let is_multikey = self.may_have_arrays()?;
@@ -337,7 +339,7 @@ impl Candidate<'_, '_> {
         is_reversed: bool,
     ) -> Box<IndexScan> {
         let below = format!("{}.", self.path);
-        let path = Interval::point(RawValue::from(self.path));
+        let path = Interval::point(RawValue::from(self.path.as_ref()));
         let paths = match &self.intervals {
             Some(_) => vec![path],
             None => vec![path, Interval::text_prefix(&below)],
@@ -372,7 +374,7 @@ impl Candidate<'_, '_> {
         for (number, element) in self.index.pattern.document.iter().enumerate() {
             if number == self.keys.place() {
                 pattern.append(PATH_FIELD, 1);
-                pattern.append(self.path, element.value());
+                pattern.append(self.path.as_ref(), element.value());
             } else {
                 let name = element.name().to_string_lossy();
                 pattern.append(name.as_ref(), element.value());
@@ -414,7 +416,7 @@ impl Candidate<'_, '_> {
                 let paths = shown(paths, Direction::Ascending);
                 texts.push((PATH_FIELD.to_owned(), paths));
                 let intervals = self.intervals.as_deref().unwrap_or(&all);
-                texts.push((self.path.to_owned(), shown(intervals, field.direction)));
+                texts.push((self.path.to_string(), shown(intervals, field.direction)));
                 continue;
             }
             let intervals = match bounded.get(number).filter(|_| number < self.keys.place()) {

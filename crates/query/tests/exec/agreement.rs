@@ -106,7 +106,60 @@ fn condition() -> BoxedStrategy<String> {
         .prop_map(|(path, regex)| format!(r#"{{"{path}": {{"$regex": "{regex}"}}}}"#));
     let exists = (path(), any::<bool>())
         .prop_map(|(path, exists)| format!(r#"{{"{path}": {{"$exists": {exists}}}}}"#));
-    prop_oneof![4 => simple, 2 => both, 2 => list, 1 => regex, 1 => exists].boxed()
+    let element = (part(), part()).prop_map(|(one, two)| format!(r#"{{"b": {one}, "c": {two}}}"#));
+    let element = prop_oneof![
+        2 => part().prop_map(|one| format!(r#"{{"b": {one}}}"#)),
+        1 => element,
+        1 => part().prop_map(|one| format!(r#"{{"$or": [{{"b": {one}}}]}}"#)),
+        2 => part(),
+        1 => part().prop_map(|one| format!(r#"{{"$elemMatch": {one}}}"#)),
+        1 => part().prop_map(|one| format!(r#"{{"b": {{"$elemMatch": {one}}}}}"#)),
+    ];
+    let elements = (path(), element)
+        .prop_map(|(path, element)| format!(r#"{{"{path}": {{"$elemMatch": {element}}}}}"#));
+    let negated =
+        (path(), part()).prop_map(|(path, part)| format!(r#"{{"{path}": {{"$not": {part}}}}}"#));
+    let every = (path(), proptest::collection::vec(scalar(), 1..3))
+        .prop_map(|(path, list)| format!(r#"{{"{path}": {{"$all": [{}]}}}}"#, list.join(",")));
+    let shape = (
+        path(),
+        prop_oneof![Just(r#"{"$size": 2}"#), Just(r#"{"$type": "number"}"#)],
+    )
+        .prop_map(|(path, shape)| format!(r#"{{"{path}": {shape}}}"#));
+    prop_oneof![
+        4 => simple,
+        2 => both,
+        2 => list,
+        1 => regex,
+        1 => exists,
+        4 => elements,
+        1 => negated,
+        1 => every,
+        1 => shape,
+    ]
+    .boxed()
+}
+
+/// Operators that ask something of one value.
+fn part() -> BoxedStrategy<String> {
+    let op = || {
+        prop_oneof![
+            Just("$eq"),
+            Just("$gt"),
+            Just("$gte"),
+            Just("$lt"),
+            Just("$lte"),
+            Just("$ne")
+        ]
+    };
+    prop_oneof![
+        3 => (op(), scalar()).prop_map(|(op, value)| format!(r#"{{"{op}": {value}}}"#)),
+        2 => (scalar(), scalar()).prop_map(|(low, high)| format!(r#"{{"$gte": {low}, "$lte": {high}}}"#)),
+        1 => proptest::collection::vec(scalar(), 0..3).prop_map(|list| format!(r#"{{"$in": [{}]}}"#, list.join(","))),
+        1 => Just(r#"{"$exists": true}"#.to_owned()),
+        1 => Just(r#"{"$regex": "^a"}"#.to_owned()),
+    ]
+    .boxed()
 }
 
 /// Equalities alone: what an index answers without a look at the document.

@@ -252,6 +252,71 @@ fn explain_measures_what_is_examined() {
     assert_eq!(examined(&fixture.explain(r#"{"_id": 7}"#, None)), [1, 1, 1]);
 }
 
+#[test]
+fn what_is_asked_of_an_element_bounds_the_path_through_its_array() {
+    let fixture = with(&[
+        r#"{"_id": 1, "items": [{"sku": "x", "n": 2}, {"sku": "y", "n": 9}], "tags": [1, 5], "a": [{"items": [{"sku": "x"}]}]}"#,
+        r#"{"_id": 2, "items": [{"sku": "z", "n": 2}], "tags": [2], "a": {"items": []}}"#,
+    ]);
+    for path in ["items.sku", "tags", "a.items.sku"] {
+        fixture.index(&format!(r#"{{"key": {{"{path}": 1}}}}"#));
+    }
+    for (filter, plan, bounds, found) in [
+        (
+            r#"{"items": {"$elemMatch": {"sku": "x", "n": {"$gt": 1}}}}"#,
+            "FETCH IXSCAN items.sku_1",
+            Some(doc! {"items.sku": ["[\"x\", \"x\"]"]}),
+            1,
+        ),
+        (
+            r#"{"items": {"$elemMatch": {"$or": [{"sku": "y"}], "n": 2}}}"#,
+            "FETCH IXSCAN items.sku_1",
+            Some(doc! {"items.sku": ["[\"y\", \"y\"]"]}),
+            0,
+        ),
+        (
+            r#"{"tags": {"$elemMatch": {"$gte": 2, "$lt": 5}}}"#,
+            "FETCH IXSCAN tags_1",
+            Some(doc! {"tags": ["[2, 5)"]}),
+            1,
+        ),
+        // Two elements may meet them.
+        (
+            r#"{"$and": [{"tags": {"$elemMatch": {"$gt": 4}}}, {"tags": {"$elemMatch": {"$lt": 2}}}]}"#,
+            "FETCH IXSCAN tags_1",
+            Some(doc! {"tags": ["(4, inf.0]"]}),
+            1,
+        ),
+        (
+            r#"{"a": {"$elemMatch": {"items": {"$elemMatch": {"sku": "x"}}}}}"#,
+            "FETCH IXSCAN a.items.sku_1",
+            Some(doc! {"a.items.sku": ["[\"x\", \"x\"]"]}),
+            1,
+        ),
+        (
+            r#"{"tags": {"$elemMatch": {"$elemMatch": {"$gt": 1}}}}"#,
+            "COLLSCAN",
+            None,
+            0,
+        ),
+        (
+            r#"{"items": {"$elemMatch": {"sku": null}}}"#,
+            "COLLSCAN",
+            None,
+            0,
+        ),
+    ] {
+        assert_eq!(fixture.plan(filter, None), plan, "{filter}");
+        let explained = fixture.explain(filter, None);
+        let shown = explained
+            .as_raw()
+            .get_path("queryPlanner.winningPlan.inputStage.indexBounds");
+        let bounds = bounds.map(Value::from);
+        assert_eq!(shown.map(|shown| shown.to_value()), bounds, "{filter}");
+        assert_eq!(fixture.find(filter).len(), found, "{filter}");
+    }
+}
+
 /// Each node counts what it has given itself, and what was read for a node below another one is not the other's.
 #[test]
 fn each_node_of_a_plan_tells_its_own_counts() {
