@@ -14,6 +14,6 @@ RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-
 	cargo build --release --manifest-path "$root/fuzz/Cargo.toml" --target "$triple" --target-dir "$target"
 
 find "$root/fuzz/fuzz_targets" -name '*.rs' -printf '%f\n' | sed 's/\.rs$//' | sort |
-	xargs -P 2 -I{} bash -c 'mkdir -p "$1/corpus/{}" && "$1/$2/release/{}" "$1/corpus/{}" -max_total_time="$3" \
+	xargs -P 2 -I{} bash -c 'mkdir -p "$1/corpus/{}" && "$1/$2/release/{}" "$1/corpus/{}" -max_total_time="$3" -dict="$4" \
 		-artifact_prefix="$1/findings/{}-" -max_len=4096 >"$1/{}.log" 2>&1 || { tail -40 "$1/{}.log"; exit 255; }; \
-		echo "{}: $(tail -1 "$1/{}.log")"' _ "$target" "$triple" "$seconds"
+		echo "{}: $(tail -1 "$1/{}.log")"' _ "$target" "$triple" "$seconds" "$root/fuzz/language.dict"
