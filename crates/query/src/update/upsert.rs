@@ -1,6 +1,7 @@
-//! The document that an upsert inserts. Equalities that the filter requires (in `$and` and one-armed `$or`
+//! The document that an upsert inserts. Equalities that the filter requires (in `$and`, and in an `$or` whose arms are all the same,
 //! too) become fields; of a replacement only `_id` comes from the filter.
 
+use quarry_bson::compare::compare_values;
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value};
 
 use super::operators::set::Set;
@@ -40,14 +41,31 @@ fn collect_equalities<'f>(expression: &'f MatchExpression, found: &mut Vec<Equal
         MatchExpression::Or(children) if children.len() == 1 => {
             collect_equalities(&children[0], found);
         }
-        MatchExpression::Field(field) => match &field.predicate {
-            Predicate::In(list) if list.regexes().is_empty() && list.values().len() == 1 => {
-                found.push((&field.path, list.values()[0].as_raw()));
-            }
-            _ => found.extend(expression.as_equality()),
-        },
-        _ => {}
+        MatchExpression::Or(children) => found.extend(same_equality(children)),
+        _ => found.extend(equality(expression)),
     }
+}
+
+fn equality(expression: &MatchExpression) -> Option<Equality<'_>> {
+    let MatchExpression::Field(field) = expression else {
+        return None;
+    };
+    match &field.predicate {
+        Predicate::In(list) if list.regexes().is_empty() && list.values().len() == 1 => {
+            Some((&field.path, list.values()[0].as_raw()))
+        }
+        _ => expression.as_equality(),
+    }
+}
+
+/// The one equality that all branches of an `$or` are.
+fn same_equality(branches: &[MatchExpression]) -> Option<Equality<'_>> {
+    let (path, value) = equality(branches.first()?)?;
+    let is_same = |branch| {
+        equality(branch)
+            .is_some_and(|(other, held)| other == path && compare_values(held, value).is_eq())
+    };
+    branches.iter().all(is_same).then_some((path, value))
 }
 
 fn from_equalities(equalities: &[Equality<'_>], now_ms: i64) -> Result<Document> {

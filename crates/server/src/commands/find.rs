@@ -32,6 +32,7 @@ pub static COMMAND: Command = Command {
         flag("noCursorTimeout"),
         flag("allowPartialResults").ignored(),
         flag("oplogReplay").ignored(),
+        flag("readOnce").ignored(),
         flag("allowDiskUse"),
         object("collation"),
         object("let"),
