@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use quarry_bson::doc;
 use quarry_database::{Database, Error, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
-use quarry_storage::{Engine, Memory};
+use quarry_journal::files::simulated::Crash;
+use quarry_storage::{Engine, FlushImages, ImagedEngine, Memory};
 
 const INSERTS: i32 = 500;
 
@@ -92,4 +93,42 @@ fn a_replay_that_nobody_waits_for_gives_up_and_the_next_one_has_everything() {
     let database = open(&engine, &files, Options::default()).unwrap();
     assert_eq!(count(&database), INSERTS as u64);
     database.close().unwrap();
+}
+
+/// The end was unclean: what the engine has been made of again does not need the journal once more.
+#[test]
+fn what_was_replayed_is_durable_before_anybody_is_served() {
+    let images = FlushImages::memory();
+    let open = |engine: &Arc<ImagedEngine>, files: &Arc<SimulatedFiles>| {
+        let options = Options {
+            commit_interval_ms: 0,
+            ..Options::default()
+        };
+        let engine = Arc::clone(engine) as Arc<dyn Engine>;
+        Database::open_on(engine, Arc::clone(files) as _, options).unwrap()
+    };
+    let files = Arc::new(SimulatedFiles::new());
+    let engine = images.open().unwrap();
+    let database = open(&engine, &files);
+    let before = images.lsns().len() - 1;
+    let lsn = images.lsns()[before];
+    let namespace = Namespace::new("db", "c").unwrap();
+    for id in 0..INSERTS {
+        let document = doc! { "_id": id };
+        let documents = [document.as_raw()];
+        let operation = Operation::default();
+        (database.insert_piece(&operation, &namespace, &documents, true, Level::Written)).unwrap();
+    }
+    let files = Arc::new(files.crash(Crash::Kill, 1));
+    drop(database);
+    drop(engine);
+    let engine = images.reopen(before).unwrap();
+    let database = open(&engine, &files);
+    let replayed = database.journal().replayed();
+    assert!(replayed >= INSERTS as u64, "{replayed} records");
+    let durable = *images.lsns().last().unwrap();
+    assert!(
+        durable >= lsn + replayed,
+        "{durable} of {lsn} and {replayed}"
+    );
 }
