@@ -1,25 +1,15 @@
-"""The recipes of docs/cookbook: each pipeline gives what a plain program makes of the same documents, and its page shows its
-first results and the stages that explain prints.
-
-A recipe is a heading, a pipeline, and two blocks that `UPDATE=1` writes anew: the first results, and the stages of explain. What
-is right is said here, by a function of the documents for each heading.
+"""The recipes of docs/cookbook/README.md: each pipeline gives what a plain program makes of the same documents, and its page shows its
+first results and the stages that explain prints. What is right is said here, by a function of the documents for each heading.
 """
 
 import collections
 import datetime
-import json
-import os
-import pathlib
-import re
 
 import pytest
-from bson import json_util
 
-COOKBOOK = pathlib.Path(__file__).parents[2] / "docs" / "cookbook" / "README.md"
-RECIPE = re.compile(
-    r"^## (?P<title>.+?)\n.*?```json pipeline (?P<collection>\w+)\n(?P<pipeline>.*?)```\n.*?"
-    r"```json results\n(?P<results>.*?)```\n.*?```text explain\n(?P<explain>.*?)```", re.S | re.M)
-SHOWN = 3
+import cookbook
+
+PAGE = cookbook.FOLDER / "README.md"
 START = datetime.datetime(2024, 1, 1)
 USERS, KINDS, COUNTRIES = 25, ["book", "film", "game"], ["de", "fr", "jp"]
 
@@ -179,10 +169,6 @@ EXPECTED = {
 }
 
 
-def recipes():
-    return {match["title"]: match for match in RECIPE.finditer(COOKBOOK.read_text(encoding="utf-8"))}
-
-
 @pytest.fixture(scope="module")
 def kitchen(client):
     database, data = client["cookbook"], made()
@@ -193,44 +179,16 @@ def kitchen(client):
     client.drop_database("cookbook")
 
 
-def stage_names(explained):
-    """The pipeline's stages, and in front of them the plan of the find that is its head."""
-    if "stages" not in explained:
-        return plan_names(explained["queryPlanner"]["winningPlan"])
-    names = []
-    for stage in explained["stages"]:
-        name = next(iter(stage))
-        names += plan_names(stage[name]["queryPlanner"]["winningPlan"]) if name == "$cursor" else [name]
-    return names
-
-
-def plan_names(plan):
-    inputs = plan_names(plan["inputStage"]) if "inputStage" in plan else []
-    return [*inputs, plan["stage"]]
-
-
-def blocks(results, explained):
-    shown = [json_util.dumps(result, json_options=json_util.RELAXED_JSON_OPTIONS) for result in results[:SHOWN]]
-    return "\n".join(shown) + "\n", " -> ".join(stage_names(explained)) + "\n"
-
-
 def test_every_recipe_has_its_expectation():
-    assert sorted(recipes()) == sorted(EXPECTED)
+    assert sorted(cookbook.recipes(PAGE)) == sorted(cookbook.headings(PAGE)) == sorted(EXPECTED)
 
 
 @pytest.mark.parametrize("title", sorted(EXPECTED))
 def test_a_recipe_gives_what_a_plain_program_gives(kitchen, title):
     database, data = kitchen
-    recipe = recipes()[title]
-    pipeline = json.loads(recipe["pipeline"], object_hook=json_util.object_hook)
+    recipe = cookbook.recipes(PAGE)[title]
+    pipeline = cookbook.parsed(recipe)
     results = list(database[recipe["collection"]].aggregate(pipeline))
     assert results == EXPECTED[title](data)
     explained = database.command("aggregate", recipe["collection"], pipeline=pipeline, explain=True)
-    shown = blocks(results, explained)
-    if os.environ.get("UPDATE"):
-        text = COOKBOOK.read_text(encoding="utf-8")
-        new = recipe[0].replace(f"results\n{recipe['results']}", f"results\n{shown[0]}")
-        new = new.replace(f"explain\n{recipe['explain']}", f"explain\n{shown[1]}")
-        COOKBOOK.write_text(text.replace(recipe[0], new), encoding="utf-8")
-        return
-    assert (recipe["results"], recipe["explain"]) == shown
+    cookbook.settle_recipe(PAGE, recipe, results, " -> ".join(cookbook.stage_names(explained)))
