@@ -47,7 +47,7 @@ RUN_BUILD := -p quarry-server --no-default-features --features $(filter mdbx,$(E
 RUN_STEP := release build without RocksDB
 endif
 
-.PHONY: help build run package package-test test test-rust test-drivers test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
+.PHONY: help build run package package-test test test-rust test-drivers cookbook-million test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
 	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-tools bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
@@ -103,6 +103,10 @@ test-rust: bootstrap-drivers ## the Rust tests
 
 test-drivers: build bootstrap-drivers ## pymongo, Node, mongosh and the crash test against real processes
 	@QUARRY=$(QUARRY) tests/drivers/run.sh
+
+cookbook-million: build bootstrap-drivers ## the pipelines of docs/cookbook over a million orders
+	@cd tests/drivers && QUARRY=$(QUARRY) QUARRY_ENGINES=$${QUARRY_ENGINES:-rocksdb} QUARRY_COOKBOOK_ORDERS=1000000 \
+		$(PYTHON) -m pytest -p no:cacheprovider -q --tb=short --durations=0 --durations-min=1 test_cookbook.py
 
 test-pymongo: build bootstrap-drivers ## PyMongo's own tests against tests/drivers/pymongo_suite/left.txt (OWN_TESTS=push for fewer)
 	@QUARRY=$(QUARRY) SUITES=own OWN_TESTS=$${OWN_TESTS:-all} tests/drivers/run.sh

