@@ -102,7 +102,7 @@ impl<'m> Conjuncts<'m> {
     }
 
     /// An element that is an array itself is keyed as a whole, so that what its own elements are asked bounds nothing.
-    fn collect_value(&mut self, expression: &'m MatchExpression, path: &Cow<'m, str>) {
+    fn collect_value(&mut self, expression: &'m MatchExpression, path: &str) {
         match expression {
             MatchExpression::And(children) => {
                 for child in children {
@@ -111,7 +111,8 @@ impl<'m> Conjuncts<'m> {
             }
             MatchExpression::Field(FieldPredicate { predicate, .. }) if is_of_one(predicate) => {
                 let value = self.values;
-                (self.predicates).push((path.clone(), Asked { predicate, value }));
+                let path = Cow::Owned(path.to_owned());
+                (self.predicates).push((path, Asked { predicate, value }));
             }
             _ => {}
         }
