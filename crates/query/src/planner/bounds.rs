@@ -51,12 +51,12 @@ impl<'m> Conjuncts<'m> {
             are_all: true,
             values: 0,
         };
-        found.collect(root, "");
+        found.collect(root, None);
         found
     }
 
     /// Recursion is bounded by the depth of filters. `array` is the path of the array whose elements are asked, if they are.
-    fn collect(&mut self, expression: &'m MatchExpression, array: &str) {
+    fn collect(&mut self, expression: &'m MatchExpression, array: Option<&str>) {
         match expression {
             MatchExpression::And(children) => {
                 for child in children {
@@ -69,8 +69,8 @@ impl<'m> Conjuncts<'m> {
             MatchExpression::Field(field) => {
                 let path = field.path.as_str();
                 let path = match array {
-                    "" => Cow::Borrowed(path),
-                    array => Cow::Owned(format!("{array}.{path}")),
+                    None => Cow::Borrowed(path),
+                    Some(array) => Cow::Owned(format!("{array}.{path}")),
                 };
                 self.collect_field(path, &field.predicate);
             }
@@ -83,7 +83,7 @@ impl<'m> Conjuncts<'m> {
         match predicate {
             Predicate::ElemMatchObject(filter) => {
                 self.are_all = false;
-                self.collect(filter.root(), &path);
+                self.collect(filter.root(), Some(&path));
             }
             Predicate::ElemMatchValue(all) => {
                 self.are_all = false;

@@ -256,6 +256,7 @@ fn explain_measures_what_is_examined() {
 fn what_is_asked_of_an_element_bounds_the_path_through_its_array() {
     let fixture = with(&[
         r#"{"_id": 1, "items": [{"sku": "x", "n": 2}, {"sku": "y", "n": 9}], "tags": [1, 5], "a": [{"items": [{"sku": "x"}]}]}"#,
+        r#"{"_id": 3, "": [{"tags": 1}]}"#,
         r#"{"_id": 2, "items": [{"sku": "z", "n": 2}], "tags": [2], "a": {"items": []}}"#,
     ]);
     for path in ["items.sku", "tags", "a.items.sku"] {
@@ -305,6 +306,8 @@ fn what_is_asked_of_an_element_bounds_the_path_through_its_array() {
             None,
             0,
         ),
+        // A field without a name is one.
+        (r#"{"": {"$elemMatch": {"tags": 1}}}"#, "COLLSCAN", None, 1),
     ] {
         assert_eq!(fixture.plan(filter, None), plan, "{filter}");
         let explained = fixture.explain(filter, None);
