@@ -23,7 +23,9 @@ fuzz_target!(|text: &str| {
     let order = collation.compare(RawValue::from(a), RawValue::from(b));
     let kept = |text: &str| {
         let value = RawValue::from(text);
-        collation.index_value(value).unwrap_or_else(|| Value::from(text))
+        collation
+            .index_value(value)
+            .unwrap_or_else(|| Value::from(text))
     };
     let by_keys = match (kept(a).as_raw(), kept(b).as_raw()) {
         (RawValue::String(a), RawValue::String(b)) => a.as_bytes().cmp(b.as_bytes()),

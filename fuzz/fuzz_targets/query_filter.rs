@@ -5,11 +5,11 @@ use libfuzzer_sys::fuzz_target;
 use quarry_bson::doc;
 use quarry_query::matcher::Matcher;
 
-#[path = "../shared/request.rs"]
-mod request;
+#[path = "../request_lines.rs"]
+mod request_lines;
 
 fuzz_target!(|text: &str| {
-    let Some((filter, document)) = request::request(text) else {
+    let Some((filter, document)) = request_lines::parse(text) else {
         return;
     };
     let Ok(matcher) = Matcher::parse(filter.as_raw()) else {
@@ -19,7 +19,10 @@ fuzz_target!(|text: &str| {
         return;
     };
     let shown = filter.to_string();
-    if ["$rand", "$sampleRate"].iter().any(|name| shown.contains(name)) {
+    if ["$rand", "$sampleRate"]
+        .iter()
+        .any(|name| shown.contains(name))
+    {
         return;
     }
     // A filter at the greatest depth has no contrary, and some operators stand at the top alone.

@@ -5,11 +5,11 @@ use libfuzzer_sys::fuzz_target;
 use quarry_query::expression::ExpressionContext;
 use quarry_query::pipeline::Pipeline;
 
-#[path = "../shared/request.rs"]
-mod request;
+#[path = "../request_lines.rs"]
+mod request_lines;
 
 fuzz_target!(|text: &str| {
-    let Some((request, _)) = request::request(text) else {
+    let Some((request, _)) = request_lines::parse(text) else {
         return;
     };
     if let Some(stages) = request.get("pipeline").and_then(|value| value.as_array()) {

@@ -7,11 +7,11 @@ use quarry_query::matcher::MatchDetails;
 use quarry_query::projection::Projection;
 use quarry_query::sort::SortPattern;
 
-#[path = "../shared/request.rs"]
-mod request;
+#[path = "../request_lines.rs"]
+mod request_lines;
 
 fuzz_target!(|text: &str| {
-    let Some((request, document)) = request::request(text) else {
+    let Some((request, document)) = request_lines::parse(text) else {
         return;
     };
     let details = MatchDetails {
@@ -19,7 +19,10 @@ fuzz_target!(|text: &str| {
     };
     if let Ok(projection) = Projection::parse(request.as_raw(), None) {
         let mut out = Vec::new();
-        if projection.project(document.as_raw(), &details, &mut out).is_ok() {
+        if projection
+            .project(document.as_raw(), &details, &mut out)
+            .is_ok()
+        {
             RawDocument::validated(&out).unwrap();
         }
     }

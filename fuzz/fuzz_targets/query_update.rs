@@ -6,16 +6,20 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_query::matcher::{MatchDetails, Matcher};
 use quarry_query::update::Update;
 
-#[path = "../shared/request.rs"]
-mod request;
+#[path = "../request_lines.rs"]
+mod request_lines;
 
 fuzz_target!(|text: &str| {
-    let Some((request, document)) = request::request(text) else {
+    let Some((request, document)) = request_lines::parse(text) else {
         return;
     };
     // An update alone, or `{update: ..., arrayFilters: [...]}`.
-    let update = request.get("update").unwrap_or(RawValue::Document(request.as_raw()));
-    let filters = request.get("arrayFilters").and_then(|filters| filters.as_array());
+    let update = request
+        .get("update")
+        .unwrap_or(RawValue::Document(request.as_raw()));
+    let filters = request
+        .get("arrayFilters")
+        .and_then(|filters| filters.as_array());
     let Ok(update) = Update::parse_with(update, filters) else {
         return;
     };
@@ -23,7 +27,10 @@ fuzz_target!(|text: &str| {
         array_index: Some(0),
     };
     let mut out = Vec::new();
-    if update.apply(document.as_raw(), &details, false, 0, &mut out).is_ok() {
+    if update
+        .apply(document.as_raw(), &details, false, 0, &mut out)
+        .is_ok()
+    {
         RawDocument::validated(&out).unwrap();
     }
     if let Ok(filter) = Matcher::parse(document.as_raw())

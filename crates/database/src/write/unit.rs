@@ -212,7 +212,7 @@ impl Tally {
     }
 }
 
-/// What a statement of a unit did to a document.
+/// A change that a statement of a unit made of a document.
 struct OwnChange {
     kind: ChangeKind,
     /// The number of its collection in `tallies`.
@@ -224,7 +224,7 @@ struct OwnChange {
     overtaken: Option<Box<Overtaken>>,
 }
 
-/// What a change left that the unit changed again: the record's key, and its document if there was one.
+/// A document that the unit changed again, as an earlier change left it: the key of its record, and nothing else where it had gone.
 struct Overtaken {
     record_key: Vec<u8>,
     document: Option<Vec<u8>>,

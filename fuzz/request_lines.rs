@@ -3,8 +3,8 @@
 
 use quarry_bson::{Document, extjson};
 
-/// A request and the document that it is asked of.
-pub fn request(text: &str) -> Option<(Document, Document)> {
+/// Parses a request and the document that it is asked of.
+pub fn parse(text: &str) -> Option<(Document, Document)> {
     let (request, stored) = text.split_once('\n')?;
     Some((extjson::parse(request).ok()?, extjson::parse(stored).ok()?))
 }
