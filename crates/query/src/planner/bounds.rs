@@ -27,6 +27,10 @@ use crate::sorter::sort_in_steps;
 pub(super) const UNITS_OF_AN_INTERVAL: usize = 30;
 const UNITS_OF_A_JOIN: usize = 3;
 
+/// The bytes of paths that are made for what elements are asked; what is beyond bounds nothing. A filter may have one long path of an
+/// array and a million questions to its elements.
+const MADE_PATH_BYTES_MAX: usize = 16 * 1024;
+
 /// A predicate that every match of a filter meets by some value at the path.
 #[derive(Clone, Copy)]
 pub struct Asked<'m> {
@@ -42,6 +46,7 @@ pub struct Conjuncts<'m> {
     pub are_all: bool,
     /// The numbers of values that are given out.
     values: u32,
+    made_path_bytes: usize,
 }
 
 impl<'m> Conjuncts<'m> {
@@ -50,6 +55,7 @@ impl<'m> Conjuncts<'m> {
             predicates: SmallVec::new(),
             are_all: true,
             values: 0,
+            made_path_bytes: 0,
         };
         found.collect(root, None);
         found
@@ -70,7 +76,10 @@ impl<'m> Conjuncts<'m> {
                 let path = field.path.as_str();
                 let path = match array {
                     None => Cow::Borrowed(path),
-                    Some(array) => Cow::Owned(format!("{array}.{path}")),
+                    Some(array) if self.may_make(array.len() + 1 + path.len()) => {
+                        Cow::Owned(format!("{array}.{path}"))
+                    }
+                    Some(_) => return,
                 };
                 self.collect_field(path, &field.predicate);
             }
@@ -109,13 +118,27 @@ impl<'m> Conjuncts<'m> {
                     self.collect_value(child, path);
                 }
             }
-            MatchExpression::Field(FieldPredicate { predicate, .. }) if is_of_one(predicate) => {
+            MatchExpression::Field(FieldPredicate { predicate, .. })
+                if is_of_one(predicate) && self.may_make(path.len()) =>
+            {
                 let value = self.values;
                 let path = Cow::Owned(path.to_owned());
                 (self.predicates).push((path, Asked { predicate, value }));
             }
             _ => {}
         }
+    }
+}
+
+impl Conjuncts<'_> {
+    /// Whether a path of so many bytes may be made, which it counts then.
+    fn may_make(&mut self, bytes: usize) -> bool {
+        let made = self.made_path_bytes + bytes;
+        let may = made <= MADE_PATH_BYTES_MAX;
+        if may {
+            self.made_path_bytes = made;
+        }
+        may
     }
 }
 
@@ -389,4 +412,36 @@ fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
         "intervals of a field stand apart, in order"
     );
     apart
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+
+    use super::*;
+    use crate::matcher::Matcher;
+
+    #[test]
+    fn the_paths_that_are_made_for_elements_are_bounded() {
+        let array = "a".repeat(1_000);
+        let asked: Document = Document::build(|out| {
+            for n in 0..10_000 {
+                out.append("$gt", n);
+            }
+        });
+        let of_values = doc! { (array.as_str()): { "$elemMatch": (asked) } };
+        let fields: Vec<Document> = (0..10_000).map(|n| doc! { "b": n }).collect();
+        let of_documents = doc! { (array.as_str()): { "$elemMatch": { "$and": fields } } };
+        for filter in [of_values, of_documents] {
+            let matcher = Matcher::parse(filter.as_raw()).unwrap();
+            let found = Conjuncts::of(matcher.root());
+            let made = found.predicates.iter().map(|(path, _)| match path {
+                Cow::Borrowed(_) => 0,
+                Cow::Owned(path) => path.len(),
+            });
+            let made: usize = made.sum();
+            assert!(0 < made && made <= MADE_PATH_BYTES_MAX, "{made} bytes");
+            assert!(!found.are_all);
+        }
+    }
 }

@@ -82,19 +82,22 @@ fn path() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("a"), Just("a.b"), Just("a.c"), Just("a.0"), Just("d")]
 }
 
-fn condition() -> BoxedStrategy<String> {
-    let op = prop_oneof![
+fn op() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
         Just("$eq"),
         Just("$gt"),
         Just("$gte"),
         Just("$lt"),
         Just("$lte"),
         Just("$ne")
-    ];
+    ]
+}
+
+fn condition() -> BoxedStrategy<String> {
     let with_array = prop_oneof![6 => scalar(), 1 => value()];
-    let simple = (path(), op.clone(), with_array)
+    let simple = (path(), op(), with_array)
         .prop_map(|(path, op, value)| format!(r#"{{"{path}": {{"{op}": {value}}}}}"#));
-    let both = (path(), op.clone(), scalar(), op, scalar())
+    let both = (path(), op(), scalar(), op(), scalar())
         .prop_filter("two operators", |(_, a, _, b, _)| a != b)
         .prop_map(|(path, a, x, b, y)| format!(r#"{{"{path}": {{"{a}": {x}, "{b}": {y}}}}}"#));
     let list = (path(), proptest::collection::vec(scalar(), 0..4))
@@ -142,16 +145,6 @@ fn condition() -> BoxedStrategy<String> {
 
 /// Operators that ask something of one value.
 fn part() -> BoxedStrategy<String> {
-    let op = || {
-        prop_oneof![
-            Just("$eq"),
-            Just("$gt"),
-            Just("$gte"),
-            Just("$lt"),
-            Just("$lte"),
-            Just("$ne")
-        ]
-    };
     prop_oneof![
         3 => (op(), scalar()).prop_map(|(op, value)| format!(r#"{{"{op}": {value}}}"#)),
         2 => (scalar(), scalar()).prop_map(|(low, high)| format!(r#"{{"$gte": {low}, "$lte": {high}}}"#)),
