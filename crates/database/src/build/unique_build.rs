@@ -9,8 +9,8 @@
 //! its key; and a document that a writer or the build has met has an entry for each of its keys, or is noted.
 //!
 //! The commit that finishes the build holds the collection exclusively. It reads the noted documents again, puts the
-//! entries whose keys have become free since, and fails with the first key, in the order of the index, that another document has. Then every
-//! document has its entries, and no two share one.
+//! entries whose keys have become free since, and fails with the first key, in the order of the index, that another
+//! document has. Then every document has its entries, and no two share one.
 //!
 //! Notes are kept in memory with the running build (`noted`): a build does not outlive its process (`builds`). A note too
 //! many (the piece was refused after all) costs one read.

@@ -87,7 +87,7 @@ fn keep(applying: &Applying<'_>, op: Op<'_>) {
     }
 }
 
-/// The operations that nobody sees the effect of left out: those on keys that are changed again.
+/// The last operation of each key, from behind: nobody sees what the others do.
 pub(super) fn last_of_each_key<'b>(operations: impl Iterator<Item = Op<'b>>) -> Vec<Op<'b>> {
     let mut operations: Vec<Op<'b>> = operations.collect();
     let mut seen = HashSet::new();

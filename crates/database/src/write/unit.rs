@@ -586,8 +586,9 @@ impl OwnWrites {
     }
 
     /// Notes what a piece of the collection with that number does to each of its documents, and what earlier ones left of them,
-    /// before the overlay has the piece.
+    /// before the overlay has the piece. A piece changes no document twice.
     fn touch(&mut self, collection: usize, piece: &Piece) {
+        let pieces_first = self.changed.len();
         let deletes: Vec<_> = piece.deletes.iter().collect();
         let puts: Vec<_> = piece.puts.iter().collect();
         for change in piece.changes.iter() {
@@ -599,6 +600,7 @@ impl OwnWrites {
             let number = self.changed.len();
             let before = self.touched.insert(op.key().to_vec(), number);
             if let Some(before) = before {
+                debug_assert!(before < pieces_first, "the overlay has what it left");
                 let left = self.overlay.peek(op.key()).flatten();
                 self.changed[before].overtaken = Some(Box::new(Overtaken {
                     record_key: op.key().to_vec(),
@@ -654,9 +656,9 @@ impl OwnWrites {
                 );
             }
         }
-        let (deletes, puts): (Vec<_>, Vec<_>) =
-            overlay.iter().partition(|(_, value)| value.is_none());
-        for (key, value) in deletes.into_iter().chain(puts) {
+        let deletes = overlay.iter().filter(|(_, value)| value.is_none());
+        let puts = overlay.iter().filter(|(_, value)| value.is_some());
+        for (key, value) in deletes.chain(puts) {
             if let Some(last) = touched.get(key) {
                 positions[*last] = batch.len();
             }

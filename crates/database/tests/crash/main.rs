@@ -387,12 +387,15 @@ fn pair() -> [Namespace; 2] {
     ["db.left", "db.right"].map(|name| Namespace::parse(name).unwrap())
 }
 
-/// Writes `n` to both documents of the pair in one transaction, which makes their collections if there are none.
+/// Writes `n` to both documents of the pair in one transaction, after another number, and makes their collections if there are none.
 fn write_pair(database: &Database, operation: &Operation, n: i32) -> Option<u64> {
     let transaction = database.begin_transaction(operation).unwrap();
     let scope = Scope::in_transaction(database, &transaction);
-    let document = doc! { "_id": 1, "n": n };
-    for namespace in pair() {
+    for (namespace, n) in pair()
+        .into_iter()
+        .flat_map(|name| [(name.clone(), !n), (name, n)])
+    {
+        let document = doc! { "_id": 1, "n": n };
         let found = scope.collection(&namespace, operation).unwrap();
         let replaced = found.map_or(0, |collection| {
             let keys = [collection.record_key(RawValue::Int32(1))];
