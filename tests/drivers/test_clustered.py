@@ -61,6 +61,8 @@ def test_a_clustered_index_has_the_name_that_it_was_given(database):
     ({"clusteredIndex": {"key": {"_id": 1}, "unique": False}}, 5979700),
     ({"clusteredIndex": {"unique": True}}, 40414),
     ({"clusteredIndex": {"key": {"_id": 1}, "unique": True, "x": 1}}, 40415),
+    ({"clusteredIndex": {"key": {"_id": 1}, "unique": True, "name": ""}}, 67),
+    ({"clusteredIndex": {"key": {"_id": 1}, "unique": True, "name": "*"}}, 2),
     ({"clusteredIndex": CLUSTERED, "capped": True, "size": 4096}, 72),
     ({"clusteredIndex": CLUSTERED, "idIndex": {"key": {"_id": 1}, "name": "_id_"}}, 72),
     ({"clusteredIndex": CLUSTERED, "viewOn": "other"}, 72),

@@ -60,12 +60,14 @@ def fill(database):
     database.create_collection("checked", validator={"a": {"$gt": 0}}, validationAction="error")
     database.checked.insert_one({"a": 1})
     database.checked.create_index("a", unique=True)
+    database.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True, "name": "by number"})
+    database.clustered.create_index("a")
     database.create_collection("empty")
     stamp = {"_id": 1, "stamp": Timestamp(0, 0)}
     database.command("insert", "stamps", documents=[stamp], bypassEmptyTsReplacement=True)
     database["with/slash %"].insert_one({"_id": "x"})
     database.create_collection("view", viewOn="many", pipeline=[{"$match": {"n": 1}}])
-    return ["capped", "checked", "empty", "many", "stamps", "types", "with/slash %"]
+    return ["capped", "checked", "clustered", "empty", "many", "stamps", "types", "with/slash %"]
 
 
 def without(document, *names):
@@ -144,7 +146,7 @@ def test_patterns_choose_and_a_dry_run_writes_nothing(server, client, filled, tm
     assert "would be restored" in said and f"{filled.name}_b" not in client.list_database_names()
     succeed("restore-dump", "--uri", server.uri, tmp_path, *chosen)
     restored = client[f"{filled.name}_b"]
-    assert sorted(restored.list_collection_names()) == ["capped_copy", "checked_copy", "empty_copy", "types_copy"]
+    assert sorted(restored.list_collection_names()) == ["capped_copy", "checked_copy", "clustered_copy", "empty_copy", "types_copy"]
     client.drop_database(restored.name)
 
 

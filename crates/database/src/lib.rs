@@ -41,7 +41,7 @@ mod database;
 
 pub use catalog::collection::{
     CLUSTERED_INDEX, COLLATION, Capped, Collection, CollectionDefinition, CollectionKind,
-    EXPIRE_AFTER, ID_INDEX_NAME, IndexCatalog,
+    EXPIRE_AFTER, IndexCatalog,
 };
 pub use catalog::plan_memory::PlanMemory;
 pub use catalog::time_series::{
@@ -75,7 +75,9 @@ pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
 pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesRead};
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::access_counter::AccessCounter;
-pub use index::definition::{Index, IndexChange, KeyField, KeyPattern, TEXT, WILDCARD};
+pub use index::definition::{
+    ID_INDEX_NAME, Index, IndexChange, KeyField, KeyPattern, TEXT, WILDCARD,
+};
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
 };

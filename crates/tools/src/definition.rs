@@ -239,6 +239,12 @@ pub fn create(
     }
 }
 
+/// Whether a listed index is the one that every collection has: that of a clustered collection may have another name.
+pub fn is_of_id(index: RawDocument<'_>) -> bool {
+    let is_clustered = || index.get("clustered").is_some_and(|flag| flag.is_truthy());
+    index.get_str("name") == Some("_id_") || is_clustered()
+}
+
 /// Builds the indexes, all but the one on `_id`.
 pub fn create_indexes(
     connection: &mut Connection,
@@ -247,7 +253,7 @@ pub fn create_indexes(
 ) -> Result<()> {
     let wanted: Value = indexes
         .iter()
-        .filter(|index| index.get_str("name") != Some("_id_"))
+        .filter(|index| !is_of_id(index.as_raw()))
         .map(|index| Value::from(as_created(index)))
         .collect();
     if wanted.as_array().is_none_or(|wanted| wanted.is_empty()) {

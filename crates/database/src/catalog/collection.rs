@@ -15,7 +15,7 @@ use crate::catalog::view::{VIEW_ON, View};
 use crate::collation::parse_collation;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::Index;
+use crate::index::definition::{ID_INDEX_NAME, Index};
 use crate::index::document_filter::FilterLanguage;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::{KeyGenerator, Target};
@@ -30,9 +30,6 @@ pub(crate) const PRE_IMAGES: &str = "changeStreamPreAndPostImages";
 
 /// The option of a collection whose maker asked for what every collection but a capped one is: ordered by `_id`.
 pub const CLUSTERED_INDEX: &str = "clusteredIndex";
-
-/// The name of the index on `_id`, unless the maker of a clustered collection gave another.
-pub const ID_INDEX_NAME: &str = "_id_";
 
 /// The option of a clustered collection whose documents go so many seconds after the date in their `_id`, and of a time series whose
 /// measurements go so many seconds after they were taken.
@@ -384,7 +381,7 @@ impl Collection {
         }
         let id_index = indexes
             .iter()
-            .position(|index| self.capped.is_some() && &*index.name == "_id_");
+            .position(|index| self.capped.is_some() && &*index.name == ID_INDEX_NAME);
         if let Some(position) = id_index {
             indexes[position].unique = true;
         }

@@ -4,7 +4,7 @@ use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
 
-use crate::catalog::collection::{CLUSTERED_INDEX, Collection, ID_INDEX_NAME};
+use crate::catalog::collection::{CLUSTERED_INDEX, Collection};
 use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::definitions::builds::unstage_mark;
 use crate::definitions::changes::{Definitions, not_found};
@@ -12,7 +12,7 @@ use crate::definitions::series_indexes;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::access_counter::AccessCounter;
-use crate::index::definition::{Index, IndexChange};
+use crate::index::definition::{ID_INDEX_NAME, Index, IndexChange, check_name};
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
@@ -147,7 +147,7 @@ impl Definitions {
         collection.refuse_view()?;
         let before = self.catalog().index_catalog(&collection)?.indexes.len()
             + usize::from(collection.is_clustered());
-        let lsn = self.replace_indexes(&collection, |index| &*index.name == "_id_")?;
+        let lsn = self.replace_indexes(&collection, |index| &*index.name == ID_INDEX_NAME)?;
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)?;
         Ok(before)
@@ -340,7 +340,12 @@ pub(crate) fn same_pattern(a: RawDocument<'_>, b: RawDocument<'_>) -> bool {
 }
 
 /// The definition of the index on `_id` as the option of a clustered collection has it.
-pub fn clustered_index(name: &str) -> Document {
+pub fn clustered_index(name: &str) -> Result<Document> {
+    check_name(name)?;
+    Ok(clustered_spec(name))
+}
+
+pub(crate) fn clustered_spec(name: &str) -> Document {
     quarry_bson::doc! { "v": 2, "key": { "_id": 1 }, "name": name, "unique": true }
 }
 

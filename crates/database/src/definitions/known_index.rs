@@ -2,11 +2,11 @@
 
 use quarry_bson::Document;
 
-use crate::catalog::collection::{Collection, ID_INDEX_NAME};
-use crate::definitions::index_changes::{clustered_index, same_pattern};
+use crate::catalog::collection::Collection;
+use crate::definitions::index_changes::{clustered_spec, same_pattern};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::Index;
+use crate::index::definition::{ID_INDEX_NAME, Index};
 
 /// The report of createIndexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn known<'i>(
         ));
     }
     if &*candidate.name == collection.id_index_name() {
-        return Err(same_name(candidate, &clustered_index(&candidate.name)));
+        return Err(same_name(candidate, &clustered_spec(&candidate.name)));
     }
     for existing in indexes {
         let same_key = same_pattern(

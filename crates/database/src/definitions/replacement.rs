@@ -12,6 +12,7 @@ use crate::definitions::changes::{Definitions, RenameTarget};
 use crate::definitions::listing;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::definition::ID_INDEX_NAME;
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
@@ -36,7 +37,7 @@ impl Definitions {
         let indexes = &self.catalog().index_catalog(collection)?.indexes;
         let finished = indexes
             .iter()
-            .filter(|index| !index.building && &*index.name != "_id_");
+            .filter(|index| !index.building && &*index.name != ID_INDEX_NAME);
         Ok(CollectionDefinition {
             options: collection.options().to_owned_document(),
             indexes: finished.map(|index| index.spec.clone()).collect(),

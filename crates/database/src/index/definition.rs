@@ -16,6 +16,9 @@ use crate::index::document_filter::DocumentFilter;
 use crate::index::kind::SpecialKeys;
 use crate::keyspace::ident::{Ident, Prefix};
 
+/// The name of the index on `_id`, unless the maker of a clustered collection gave another.
+pub const ID_INDEX_NAME: &str = "_id_";
+
 /// MongoDB's bounds.
 pub const INDEX_FIELDS_MAX: usize = 32;
 pub const INDEXES_MAX: usize = 64;
@@ -272,10 +275,7 @@ impl Index {
         let pattern = KeyPattern::parse(key)?;
         let name = match spec.get("name") {
             None => pattern.default_name(),
-            Some(RawValue::String(name)) if !name.is_empty() => name.as_str()?.to_owned(),
-            Some(RawValue::String(_)) => {
-                return Err(cannot_create("index name cannot be empty".to_owned()));
-            }
+            Some(RawValue::String(name)) => name.as_str()?.to_owned(),
             Some(_) => {
                 return Err(Error::invalid(
                     ErrorCode::TYPE_MISMATCH,
@@ -283,12 +283,7 @@ impl Index {
                 ));
             }
         };
-        if name.contains('\0') || (name == "*") {
-            return Err(Error::invalid(
-                ErrorCode::BAD_VALUE,
-                format!("the index name `{name}` is not valid"),
-            ));
-        }
+        check_name(&name)?;
         let mut index = Index {
             name: name.into(),
             ident,
@@ -627,6 +622,20 @@ fn read_collation(value: RawValue<'_>) -> Result<Collation> {
         let text = "The field 'collation' cannot be an empty object";
         Error::invalid(ErrorCode::BAD_VALUE, text)
     })
+}
+
+/// Refuses what is no name of an index.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(cannot_create("index name cannot be empty".to_owned()));
+    }
+    if name.contains('\0') || name == "*" {
+        return Err(Error::invalid(
+            ErrorCode::BAD_VALUE,
+            format!("the index name `{name}` is not valid"),
+        ));
+    }
+    Ok(())
 }
 
 fn cannot_create(message: String) -> Error {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::collation::encode_collated;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::{CUT_KEYS, Index, KeyField};
+use crate::index::definition::{CUT_KEYS, ID_INDEX_NAME, Index, KeyField};
 use crate::index::entry::cut;
 use crate::index::found_fields::{Found, VALUE_BYTES};
 use crate::index::key_buffer::{Entry, KeyBuffer};
@@ -489,7 +489,7 @@ impl Emit<'_, '_> {
         };
         let mut key_end = end;
         if end - start > quarry_storage::KEY_BYTES_MAX {
-            if &*self.index.name == "_id_" {
+            if &*self.index.name == ID_INDEX_NAME {
                 bytes.truncate(start);
                 return Err(Error::id_too_long());
             }

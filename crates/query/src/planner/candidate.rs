@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawValue, doc};
 use quarry_database::{
-    Collection, Ident, Index, IndexCatalog, KeyRange, is_widened_by_cut_keys, meeting_cut_keys,
+    Collection, ID_INDEX_NAME, Ident, Index, IndexCatalog, KeyRange, is_widened_by_cut_keys,
+    meeting_cut_keys,
 };
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
@@ -79,7 +80,7 @@ pub fn candidates<'c>(
     });
     // The keys of an index with a kind are no values: only plans that know the kind read it. Hashes are values of another field.
     let usable = |(_, index): &(usize, &Index)| {
-        let is_repeated = collection.is_clustered() && &*index.name == "_id_";
+        let is_repeated = collection.is_clustered() && &*index.name == ID_INDEX_NAME;
         let is_usable = !index.building && !index.hidden && !index.is_outdated();
         is_usable && is_of_values(index) && !is_repeated
     };

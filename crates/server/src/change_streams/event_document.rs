@@ -4,7 +4,7 @@ use quarry_bson::{
     DateTime, Document, DocumentBuilder, RawBinary, RawDocument, RawValue, Timestamp, doc,
 };
 use quarry_database::{
-    ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, is_of_view,
+    ChangeBody, ChangeEvent, ChangeKind, DefinitionKind, DocumentChange, ID_INDEX_NAME, is_of_view,
     shown_description,
 };
 use quarry_query::ErrorCode;
@@ -268,7 +268,7 @@ fn append_definition(
                 description.append_element(option);
             }
             if !is_of_view(body) {
-                let id_index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+                let id_index = doc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX_NAME };
                 description.append("idIndex", &id_index);
             }
             description.finish();

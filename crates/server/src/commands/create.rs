@@ -336,7 +336,7 @@ fn clustered_index(body: RawDocument<'_>, argument: &Argument<'_>) -> Result<Doc
         let message = "The clusteredIndex option requires unique: true to be specified";
         return Err(CommandError::new(ErrorCode(5_979_700), message));
     }
-    Ok(quarry_database::clustered_index(name))
+    Ok(quarry_database::clustered_index(name)?)
 }
 
 /// Adds an option of a collection's validation, which create and collMod take alike, after a look at its value.

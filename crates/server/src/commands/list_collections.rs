@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use quarry_bson::{Document, DocumentBuilder, Value, doc};
-use quarry_database::{CLUSTERED_INDEX, Collection, CollectionKind, Namespace, Operation};
+use quarry_database::{
+    CLUSTERED_INDEX, Collection, CollectionKind, ID_INDEX_NAME, Namespace, Operation,
+};
 use quarry_query::matcher::Matcher;
 
 use crate::access::resource::Need;
@@ -237,7 +239,7 @@ fn describe(collection: &Collection, is_name_only: bool) -> Document {
 }
 
 fn id_index() -> Document {
-    doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }
+    doc! { "v": 2, "key": { "_id": 1 }, "name": ID_INDEX_NAME }
 }
 
 #[cfg(test)]

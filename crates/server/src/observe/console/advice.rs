@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, doc, extjson};
-use quarry_database::Operation;
+use quarry_database::{ID_INDEX_NAME, Operation};
 use quarry_query::interrupts;
 
 use super::commands::{Asked, Refusal, Runner};
@@ -53,7 +53,9 @@ pub fn advise(runner: &Runner, asked: &Asked) -> Result<String, Refusal> {
         doc! { "listIndexes": collection, "cursor": { "batchSize": 1_000 }, "$db": database },
     )?;
     let indexes: Vec<Document> = batch(&listed)
-        .filter(|index| index.get_str("name") != Some("_id_"))
+        .filter(|index| {
+            index.get_str("name") != Some(ID_INDEX_NAME) && !index.contains("clustered")
+        })
         .map(Document::from_raw)
         .collect();
     let is_there = |index: &Document| index.get_document("key") == Some(key.as_raw());
