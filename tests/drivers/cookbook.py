@@ -28,10 +28,15 @@ def parsed(recipe):
     return json_util.loads(recipe["request"], json_options=json_util.JSONOptions(tz_aware=False))
 
 
+def stage_name(stage):
+    """The name of a plan's stage, with that of its index."""
+    return " ".join(stage[part] for part in ("stage", "indexName") if part in stage)
+
+
 def plan_names(plan):
-    """The stages of a plan, the one that reads first, each with the name of its index."""
+    """The stages of a plan, the one that reads first."""
     inputs = plan_names(plan["inputStage"]) if "inputStage" in plan else []
-    return [*inputs, " ".join(plan[part] for part in ("stage", "indexName") if part in plan)]
+    return [*inputs, stage_name(plan)]
 
 
 def stage_names(explained):
@@ -46,8 +51,8 @@ def stage_names(explained):
 
 
 def plan_line(plan):
-    """The stages of a plan from the top to what reads, each with the name of its index."""
-    name = " ".join(plan[part] for part in ("stage", "indexName") if part in plan)
+    """The stages of a plan from the top to what reads."""
+    name = stage_name(plan)
     inputs = [plan_line(branch) for branch in [*plan.get("inputStages", []), *([plan["inputStage"]] if "inputStage" in plan else [])]]
     if len(inputs) < 2:
         return " <- ".join([name, *inputs])

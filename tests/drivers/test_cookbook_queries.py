@@ -13,13 +13,13 @@ import pytest
 
 import cookbook
 import cookbook_data
+from cookbook_data import distance
 
 PAGE = cookbook.FOLDER / "queries.md"
 # What reads the whole collection, though there is an index: the planner finds no bounds in it for these, or no order.
 SCANS = {"A remainder", "A whole array", "By type", "Missing", "None of a list", "Null itself", "Sorted by an array",
          "There at all"}
 EXPECTED = {}
-EARTH = 6_378_100
 ZURICH = [8.55, 47.36667]
 
 
@@ -371,13 +371,6 @@ def _(data):
 @recipe("Words among others")
 def _(data):
     return starts([part for part in data["speeches"] if part["year"] < 1800 and says(part["text"], "coinage", "mint")], "president")
-
-
-def distance(a, b):
-    """In metres, on a sphere (haversine)."""
-    (west, south), (east, north) = ([math.radians(degrees) for degrees in point] for point in (a, b))
-    half = math.sin((north - south) / 2) ** 2 + math.cos(south) * math.cos(north) * math.sin((east - west) / 2) ** 2
-    return 2 * EARTH * math.asin(math.sqrt(half))
 
 
 def unit(point):
