@@ -366,14 +366,7 @@ impl Collector {
 
     /// Takes a picture, and lets labels change places.
     fn turn_windows(&self, tables: &mut Tables, now: Instant) {
-        if self.namespaces.is_full() {
-            let idle = tables.namespaces.idlest_quarter();
-            self.forget_namespaces(tables, &idle);
-        }
-        if self.shapes.is_full() {
-            let idle = tables.shapes.idlest_quarter();
-            self.forget_shapes(tables, &idle);
-        }
+        self.make_room(tables);
         for id in tables.namespaces.turn() {
             tables.windows.forget_namespace(id);
         }
@@ -382,6 +375,18 @@ impl Collector {
         }
         let picture = tables.picture();
         tables.windows.add(now, picture);
+    }
+
+    /// Lets new labels in where there was no place for one.
+    fn make_room(&self, tables: &mut Tables) {
+        if self.namespaces.is_full() {
+            let idle = tables.namespaces.idlest_quarter();
+            self.forget_namespaces(tables, &idle);
+        }
+        if self.shapes.is_full() {
+            let idle = tables.shapes.idlest_quarter();
+            self.forget_shapes(tables, &idle);
+        }
     }
 
     fn forget_namespaces(&self, tables: &mut Tables, ids: &[u32]) {
@@ -423,6 +428,7 @@ impl Collector {
         let mut tables = self.collected();
         // First, so that what the labels had is among the others before the window begins.
         if kind.is_none() {
+            self.make_room(&mut tables);
             tables.free_histograms();
         }
         let (picture, now) = (tables.picture(), Instant::now());

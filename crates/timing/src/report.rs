@@ -250,6 +250,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
+    use crate::collector::SHAPES_MAX;
     use crate::labels::{LabelTexts, Labels, NoTexts};
     use crate::live::Live;
     use crate::tracked::BUSIEST_MAX;
@@ -481,6 +482,40 @@ mod tests {
             .map(|report| (report.label.as_str(), report.times.wall.count()))
             .collect();
         assert_eq!(shown, [("db.c1000", 3)]);
+    }
+
+    #[test]
+    fn after_a_reset_a_new_shape_finds_a_place_in_a_full_table() {
+        struct Text(u64);
+        impl LabelTexts for Text {
+            fn namespace(&self) -> String {
+                unreachable!("no operation here has a namespace")
+            }
+            fn shape(&self) -> String {
+                format!("find db.c {}", self.0)
+            }
+        }
+        let collector = Collector::new(1);
+        let find = |shape| {
+            let labels = Labels {
+                shape,
+                ..Labels::NONE
+            };
+            let live = operation(1, 1000);
+            collector.record(OperationKind::Find, &live, [], labels, || Text(shape));
+        };
+        let new = SHAPES_MAX as u64 + 1;
+        (1..new).for_each(find);
+        assert!(collector.shapes.is_full());
+        collector.reset(None);
+        find(new);
+        let picture = collector.collected().in_window(Window::SinceReset);
+        let reports = labelled(&picture.shapes, &collector.shapes);
+        let shown: Vec<(&str, u64)> = reports
+            .iter()
+            .map(|report| (report.label.as_str(), report.times.wall.count()))
+            .collect();
+        assert_eq!(shown, [(Text(new).shape().as_str(), 1)]);
     }
 
     #[test]
