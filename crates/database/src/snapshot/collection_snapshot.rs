@@ -10,6 +10,7 @@ use quarry_storage::{Cursor, KeyRange, Overlay};
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
+use crate::commit::{Counts, decode_counts};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
@@ -74,6 +75,15 @@ impl CollectionSnapshot {
     /// The collection's indexes, compiled.
     pub fn index_catalog(&self) -> Result<&IndexCatalog> {
         self.catalog.index_catalog(&self.collection)
+    }
+
+    /// The number of documents, without those that a transaction has staged.
+    pub fn documents(&self) -> Result<u64> {
+        let mut counts = Counts::default();
+        let key = layout::counters_key(self.collection.ident);
+        self.snapshot
+            .get(&key, &mut |value| counts = decode_counts(value))?;
+        Ok(counts.documents)
     }
 
     /// Reads a record or an index entry.

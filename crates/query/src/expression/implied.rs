@@ -4,6 +4,7 @@ use quarry_bson::{RawValue, Value};
 
 use super::{Call, Expression};
 use crate::field_path::FieldPath;
+use crate::matcher::CompareOp;
 
 impl Expression {
     /// The equalities that hold, as a filter compares, wherever the expression is true: paths with their values. They
@@ -29,6 +30,43 @@ impl Expression {
             }
             "$eq" => equalities.extend(equality(call)),
             _ => {}
+        }
+    }
+}
+
+impl Expression {
+    /// The orders that hold wherever the expression is true: the value at a path stands so to a constant, in the order of all types,
+    /// a missing one below null. Equalities are not among them.
+    pub(crate) fn implied_orders(&self) -> Vec<(&str, CompareOp, &Value)> {
+        let mut orders = Vec::new();
+        self.add_orders(&mut orders);
+        orders
+    }
+
+    fn add_orders<'e>(&'e self, orders: &mut Vec<(&'e str, CompareOp, &'e Value)>) {
+        let Expression::Call(call) = self else {
+            return;
+        };
+        let (op, turned) = match call.name() {
+            "$and" => {
+                for argument in &call.arguments {
+                    argument.add_orders(orders);
+                }
+                return;
+            }
+            "$gt" => (CompareOp::Gt, CompareOp::Lt),
+            "$gte" => (CompareOp::Gte, CompareOp::Lte),
+            "$lt" => (CompareOp::Lt, CompareOp::Gt),
+            "$lte" => (CompareOp::Lte, CompareOp::Gte),
+            _ => return,
+        };
+        let (path, op, value) = match &*call.arguments {
+            [Expression::Path(path), Expression::Literal(value)] => (path, op, value),
+            [Expression::Literal(value), Expression::Path(path)] => (path, turned, value),
+            _ => return,
+        };
+        if let Some(path) = path.root_path() {
+            orders.push((path.as_str(), op, value));
         }
     }
 }

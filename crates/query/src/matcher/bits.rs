@@ -1,8 +1,9 @@
 //! `$bitsAllSet`, `$bitsAnySet`, `$bitsAllClear`, `$bitsAnyClear`: bit positions of whole numbers (two's
 //! complement, the sign continuing for ever) and of binary values (zeroes continuing for ever).
 
-use quarry_bson::RawValue;
+use quarry_bson::{ElementType, RawValue};
 
+use super::type_set::{NUMBERS, type_bit};
 use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 use crate::interrupts;
@@ -94,6 +95,10 @@ impl ValueTest for BitsPredicate {
 
     fn units(&self, _: RawValue<'_>) -> usize {
         self.positions.len()
+    }
+
+    fn kept_types(&self) -> Option<u32> {
+        Some(NUMBERS | type_bit(ElementType::Binary))
     }
 }
 

@@ -39,6 +39,7 @@ pub use parse::FILTER_DEPTH_MAX;
 pub use regex::{Places, RegexPredicate, RegexPrefix};
 pub(crate) use text::no_text_index;
 pub use text::{BoundText, TextQuery};
+pub(crate) use type_set::type_bit;
 pub use value_test::ValueTest;
 pub use walk::MatchDetails;
 

@@ -3,6 +3,7 @@
 
 use quarry_bson::RawValue;
 
+use super::type_set::NUMBERS;
 use super::value_test::ValueTest;
 use crate::error::{Error, Result};
 
@@ -43,6 +44,10 @@ impl ValueTest for ModPredicate {
     fn passes(&self, value: RawValue<'_>) -> Result<bool> {
         let whole = value.as_i64_truncated();
         Ok(whole.is_some_and(|whole| whole.wrapping_rem(self.divisor) == self.remainder))
+    }
+
+    fn kept_types(&self) -> Option<u32> {
+        Some(NUMBERS)
     }
 }
 

@@ -50,20 +50,13 @@ impl TypeSet {
                 "Invalid numerical type code: {member}"
             )));
         };
-        self.0 |= bit(element_type);
+        self.0 |= type_bit(element_type);
         Ok(())
     }
 
     fn add_alias(&mut self, alias: &str) -> Result<()> {
         if alias == "number" {
-            for element_type in [
-                ElementType::Int32,
-                ElementType::Int64,
-                ElementType::Double,
-                ElementType::Decimal128,
-            ] {
-                self.0 |= bit(element_type);
-            }
+            self.0 |= NUMBERS;
             return Ok(());
         }
         let Some(element_type) = ElementType::from_alias(alias) else {
@@ -71,14 +64,14 @@ impl TypeSet {
                 "Unknown type name alias: {alias}"
             )));
         };
-        self.0 |= bit(element_type);
+        self.0 |= type_bit(element_type);
         Ok(())
     }
 }
 
 impl ValueTest for TypeSet {
     fn passes(&self, value: RawValue<'_>) -> Result<bool> {
-        Ok(self.0 & bit(value.element_type()) != 0)
+        Ok(self.0 & type_bit(value.element_type()) != 0)
     }
 
     fn types(&self) -> Option<u32> {
@@ -90,7 +83,14 @@ fn no_type() -> Error {
     Error::failed_to_parse("$type must match at least one type")
 }
 
-fn bit(element_type: ElementType) -> u32 {
+/// The types of numbers.
+pub(super) const NUMBERS: u32 = type_bit(ElementType::Int32)
+    | type_bit(ElementType::Int64)
+    | type_bit(ElementType::Double)
+    | type_bit(ElementType::Decimal128);
+
+/// The bit of a type in a set of them.
+pub(crate) const fn type_bit(element_type: ElementType) -> u32 {
     match element_type {
         ElementType::MinKey => 1 << 30,
         ElementType::MaxKey => 1 << 31,

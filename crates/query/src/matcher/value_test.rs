@@ -23,6 +23,11 @@ pub trait ValueTest: Debug + Send + Sync {
         None
     }
 
+    /// The BSON types that values which pass may have, a bit each; none where any may.
+    fn kept_types(&self) -> Option<u32> {
+        self.types()
+    }
+
     /// The question, where it is a geospatial one, which an index of cells answers in part.
     fn as_geo(&self) -> Option<&GeoQuestion> {
         None

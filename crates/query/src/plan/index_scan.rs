@@ -214,7 +214,7 @@ impl IndexScan {
             *keys_examined += 1;
             let collection = &context.snapshot.collection;
             let entry = index_entry(index, collection, key, value)?;
-            if !keyed.holds(entry.fields) {
+            if !keyed.holds(entry.fields)? {
                 return Ok(Flow::Continue);
             }
             let record = index_record_key(index, collection, key, value)?;

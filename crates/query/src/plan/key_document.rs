@@ -3,7 +3,7 @@
 //!
 //! Keeps true: a document that is made has what the record has at the paths that were asked for. A missing field is keyed
 //! as null, and an array by its elements; an entry with a null among the values that are needed makes no document, and
-//! whoever uses an index that has met arrays makes none.
+//! whoever reads whole values makes none of fields that have met arrays.
 
 use quarry_bson::{DocumentBuilder, ElementType};
 use quarry_database::{Index, IndexEntry};
@@ -45,6 +45,17 @@ pub struct KeyBuffer {
 }
 
 impl KeyDocument {
+    /// Whether it has a value of one of the index's fields whose bits are set.
+    pub fn reads_any(&self, fields: u64) -> bool {
+        fn reads(of: &[Field], fields: u64) -> bool {
+            of.iter().any(|(_, part)| match part {
+                Part::Value(number) => fields & (1 << number) != 0,
+                Part::Document(within) => reads(within, fields),
+            })
+        }
+        reads(&self.root, fields)
+    }
+
     /// The document with the values at `paths`; None if an entry does not tell one of them. The `_id` is told by the record
     /// key of a clustered collection.
     pub fn of<'p>(

@@ -7,6 +7,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Index, IndexEntry};
 use quarry_keystring::{Decoder, Direction};
 
+use super::key_tests::KeyTests;
 use crate::error::Result;
 use crate::exec::{broken_entry, stored};
 
@@ -15,6 +16,7 @@ use crate::exec::{broken_entry, stored};
 pub struct KeyedEntries {
     /// The keys' first bytes and the end, both without the index's prefix; an end of no bytes is none.
     bounds: Option<(Vec<u8>, Vec<u8>)>,
+    tests: Option<KeyTests>,
     gives_documents: bool,
     value: Vec<u8>,
     made: Vec<u8>,
@@ -25,6 +27,7 @@ impl KeyedEntries {
     pub fn new() -> KeyedEntries {
         KeyedEntries {
             bounds: None,
+            tests: None,
             gives_documents: true,
             value: Vec::new(),
             made: Vec::new(),
@@ -38,6 +41,13 @@ impl KeyedEntries {
         self
     }
 
+    /// Passes over keys that do not pass the tests.
+    #[must_use]
+    pub fn testing(mut self, tests: KeyTests) -> KeyedEntries {
+        self.tests = Some(tests);
+        self
+    }
+
     /// Gives no documents.
     #[must_use]
     pub fn of_records(mut self) -> KeyedEntries {
@@ -45,12 +55,16 @@ impl KeyedEntries {
         self
     }
 
-    /// Whether a key with these fields lies within the bounds.
-    pub fn holds(&self, fields: &[u8]) -> bool {
-        let Some((low, high)) = &self.bounds else {
-            return true;
-        };
-        fields >= low.as_slice() && (high.is_empty() || fields < high.as_slice())
+    /// Whether a key with these fields lies within the bounds and passes the tests.
+    pub fn holds(&self, fields: &[u8]) -> Result<bool> {
+        if let Some((low, high)) = &self.bounds {
+            let is_within =
+                fields >= low.as_slice() && (high.is_empty() || fields < high.as_slice());
+            if !is_within {
+                return Ok(false);
+            }
+        }
+        (self.tests.as_ref()).map_or(Ok(true), |tests| tests.pass(fields))
     }
 
     /// The document of a key, if one is wanted: the pattern's paths, dots and all, with the key's values.

@@ -4,6 +4,9 @@
 //! keys of different ranges, and of different indexes, compare by what stands behind the same values. A range that is read
 //! backwards compares by its inverted bytes, because a field's bytes are inverted where it descends.
 //!
+//! A record of an index with arrays may have keys in several ranges: there the values before the order alone come from arrays, so that
+//! what stands behind them is the same, the record's key included, and the keys come one after the other.
+//!
 //! The branches of an `$or` may share documents. A document is given by the first branch that it matches, so that nothing has to
 //! be remembered, for which it is fetched here. Keeps true: one cursor a range and no more than `MERGED_RANGES_MAX`; none is open
 //! between two calls.
@@ -31,6 +34,11 @@ pub struct SortMerge {
     ranges: Vec<MergedRange>,
     /// The inputs are the branches of the filter's `$or`.
     is_of_branches: bool,
+    /// A record may have keys in several ranges, which are the same behind their first values, so that they come one after the other.
+    may_repeat: bool,
+    /// The part of the last key that was given by which ranges compare.
+    last: Vec<u8>,
+    marked_last: Vec<u8>,
     returned: u64,
 }
 
@@ -86,9 +94,12 @@ impl SortMerge {
     pub fn of_branches(inputs: Vec<IndexScan>, ranges: Vec<MergedRange>) -> SortMerge {
         debug_assert!(ranges.len() <= MERGED_RANGES_MAX, "a bounded merge");
         SortMerge {
+            may_repeat: inputs.iter().any(|input| input.access().is_multikey),
             inputs,
             ranges,
             is_of_branches: true,
+            last: Vec::new(),
+            marked_last: Vec::new(),
             returned: 0,
         }
     }
@@ -98,7 +109,10 @@ impl SortMerge {
             inputs,
             ranges,
             is_of_branches,
+            may_repeat,
+            last,
             returned,
+            ..
         } = self;
         let mut indexes: Vec<&Index> = Vec::with_capacity(inputs.len());
         for input in &*inputs {
@@ -131,8 +145,9 @@ impl SortMerge {
                     document,
                 })
             };
-            let mut is_given = true;
+            let mut is_given = !(*may_repeat && given == *last);
             let flow = match is_of_branches {
+                _ if !is_given => Flow::Continue,
                 false => give(None)?,
                 true => {
                     let mut flow = Ok(Flow::Continue);
@@ -151,6 +166,9 @@ impl SortMerge {
                 }
             };
             inputs[range.input].count(1, u64::from(is_given));
+            if *may_repeat && is_given {
+                last.clone_from(&given);
+            }
             range.walk.remember(cursor.key());
             if flow == Flow::Stop {
                 return Ok(true);
@@ -180,12 +198,14 @@ impl PlanNode for SortMerge {
     }
 
     fn mark(&mut self) {
+        self.marked_last.clone_from(&self.last);
         for range in &mut self.ranges {
             range.walk.mark();
         }
     }
 
     fn rewind(&mut self) {
+        self.last = std::mem::take(&mut self.marked_last);
         for range in &mut self.ranges {
             range.walk.rewind();
         }

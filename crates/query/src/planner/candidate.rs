@@ -12,6 +12,7 @@ use quarry_database::{
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
+use super::conjuncts::Element;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, compose};
@@ -52,6 +53,29 @@ static SIMPLE: Collation = Collation::SIMPLE;
 
 /// The leading fields of a candidate that the filter bounds.
 pub type Bounded = SmallVec<[Bound; 12]>;
+
+/// What a filter says of the fields of a candidate.
+pub struct FieldBounds {
+    /// The leading fields, which ranges of keys bound.
+    pub leading: Bounded,
+    /// How many of them are equalities.
+    pub equalities: usize,
+    /// The range behind the equalities.
+    pub range: RangeKind,
+    /// The fields behind, by number: each key is held against their bounds.
+    pub tested: SmallVec<[(usize, Bound); 4]>,
+}
+
+/// How much a range leaves. Better ones are greater.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy, Hash)]
+pub enum RangeKind {
+    /// There is none.
+    None,
+    /// Perhaps nearly all that there is.
+    Weak,
+    /// What lies between two values.
+    Bounded,
+}
 
 /// The indexes that plans may use, and the records in their order, for a filter that compares strings so.
 pub fn candidates<'c>(
@@ -191,38 +215,66 @@ impl<'c> Candidate<'c> {
         let asked = sort.fields();
         let is_asked =
             leading.any(|(path, _)| asked.iter().any(|field| field.path.as_str() == path));
+        // Where the values of the leading fields alone come from arrays, the keys of one record are the same behind them, but for
+        // a unique index, whose keys do not name records.
+        let are_told = self.multikey == 0 || (self.multikey >> equalities == 0 && !self.is_unique);
         match self.index {
-            Some(_) if !is_asked => self.order(sort, |number| number < equalities),
+            Some(_) if !is_asked && are_told => self.order(sort, |number| number < equalities),
             _ => None,
         }
     }
 
-    /// The intervals of the leading fields; how many of them are equalities; whether a range follows.
-    pub fn bound(&self, bounds: &mut FilterBounds<'_>) -> (Bounded, usize, bool) {
-        let mut bounded = Bounded::new();
-        let mut has_array = false;
+    /// The bounds of the fields.
+    pub fn bound(&self, bounds: &mut FilterBounds<'_>) -> FieldBounds {
+        let mut found = FieldBounds {
+            leading: Bounded::new(),
+            equalities: 0,
+            range: RangeKind::None,
+            tested: SmallVec::new(),
+        };
+        let mut arrays = SmallVec::<[(&str, Option<Element>); 2]>::new();
+        let mut leads = true;
         for (number, &path) in self.paths.iter().enumerate() {
-            let is_multikey = self.multikey & (1 << number) != 0;
-            // Fields of one array are keyed element by element, but may be met by different elements.
-            if is_multikey && has_array {
-                break;
-            }
+            let name = self.field(number).0;
+            let is_multikey = self.is_multikey(number);
             let bound = match self.hashed == Some(number) {
-                false => bounds.of(path, self.field(number).0, is_multikey, self.collation),
-                true => self.bound_of_hashes(number, bounds),
+                false => bounds.of(path, name, is_multikey, self.collation),
+                true if leads => self.bound_of_hashes(number, bounds),
+                true => None,
             };
+            // Fields of one array are keyed element by element, but may be met by different elements.
+            let element = bound.and_then(|bound| bounds.element(bound));
+            let bound = bound.filter(|_| !is_multikey || have_one_key(&arrays, name, element));
             let Some(bound) = bound else {
-                break;
+                leads = false;
+                if found.leading.is_empty() {
+                    break;
+                }
+                continue;
             };
-            has_array |= is_multikey;
-            bounded.push(bound);
-            if !bounds.get(bound).are_points() {
-                let equalities = bounded.len() - 1;
-                return (bounded, equalities, true);
+            if is_multikey {
+                arrays.push((name, element));
             }
+            if !leads {
+                found.tested.push((number, bound));
+                continue;
+            }
+            found.leading.push(bound);
+            if bounds.get(bound).are_points() {
+                found.equalities += 1;
+                continue;
+            }
+            leads = false;
+            found.range = match bounds.is_weak(bound) {
+                true => RangeKind::Weak,
+                false => RangeKind::Bounded,
+            };
         }
-        let equalities = bounded.len();
-        (bounded, equalities, false)
+        found
+    }
+
+    fn is_multikey(&self, number: usize) -> bool {
+        self.multikey & (1 << number) != 0
     }
 
     /// The bound of the hashed field. A sparse index has no entry of a document without its first field.
@@ -239,24 +291,24 @@ impl<'c> Candidate<'c> {
     /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
     /// number, do not count.
     pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
-        if self.multikey != 0 || self.is_sparse || self.has_cut_keys || !self.is_alike {
+        if self.has_cut_keys || !self.is_alike {
             return None;
         }
+        // By an array documents are in the order of their least or greatest elements, whatever the one that they are found by.
         let is_constant = |path: &str| {
             let number = self.fields().position(|(field, _)| field == path);
-            number.is_some_and(&has_one_value)
+            number.is_some_and(|number| has_one_value(number) && !self.is_multikey(number))
         };
         // Behind a hash that is not one value nothing is in order.
         let in_order = self.hashed.unwrap_or(usize::MAX);
         let fields = self.fields().enumerate();
         let fields = fields.take_while(|(number, _)| *number != in_order || has_one_value(*number));
-        let fields = fields.map(|(_, field)| field);
-        let mut fields = fields.filter(|(path, _)| !is_constant(path));
+        let mut fields = fields.filter(|(number, _)| !has_one_value(*number));
         let mut is_reversed = None;
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {
-            let (path, direction) = fields.next()?;
-            if path != asked.path.as_str() {
+            let (number, (path, direction)) = fields.next()?;
+            if path != asked.path.as_str() || self.is_multikey(number) {
                 return None;
             }
             let differs = direction != asked.direction;
@@ -266,6 +318,16 @@ impl<'c> Candidate<'c> {
         }
         Some(is_reversed.unwrap_or(false))
     }
+}
+
+/// Whether a document that meets the bounds of several fields that arrays are on has one key that meets them all.
+fn have_one_key(arrays: &[(&str, Option<Element>)], name: &str, element: Option<Element>) -> bool {
+    arrays
+        .iter()
+        .all(|&(other_name, other)| match (element, other) {
+            (Some(element), Some(other)) => element.has_key_of(name, (other, other_name)),
+            _ => false,
+        })
 }
 
 impl Candidate<'_> {
@@ -298,18 +360,16 @@ impl Candidate<'_> {
         (apart(ranges.into_iter().map(meeting_cut_keys)), are_exact)
     }
 
-    /// The bounds of every field, as explain prints them.
-    pub fn texts(
+    /// The bounds of every field, as explain prints them; none is one that is not bounded.
+    pub fn texts<'b, 'm: 'b>(
         &self,
-        bounded: &[(Bounds<'_, '_>, Direction)],
+        bounds_of: impl Fn(usize) -> Option<Bounds<'b, 'm>>,
         is_reversed: bool,
     ) -> Vec<(String, Vec<String>)> {
         let fields = self.fields().enumerate();
         let texts = fields.map(|(number, (path, direction))| {
-            let intervals = bounded.get(number).map_or_else(
-                || vec![Interval::all()],
-                |(bounds, _)| bounds.to_intervals(),
-            );
+            let intervals =
+                bounds_of(number).map_or_else(|| vec![Interval::all()], Bounds::to_intervals);
             let turns = (direction == Direction::Descending) != is_reversed;
             let text = |interval: &Interval<'_>| match self.collation.is_simple() {
                 true => interval.text(turns),

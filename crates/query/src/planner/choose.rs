@@ -15,6 +15,7 @@ use super::geo;
 use super::hints::{is_wildcards, natural_hint};
 use super::merged::merge_of_branches;
 use super::scored::Scored;
+use super::selectivity::is_selective;
 use super::text;
 use super::tree::{Solution, above};
 use super::tried::Tried;
@@ -93,7 +94,7 @@ pub fn choose(
     }
     let found = best(collection, index_catalog, &mut bounds, &wanted)?;
     let best = match found.is_contested {
-        false => found.scored,
+        false => worthwhile(found.scored, &bounds, &wanted)?,
         true => {
             let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
             decide(index_catalog, contenders, &bounds, &wanted)?
@@ -126,6 +127,22 @@ pub fn choose(
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;
     Ok(above(solution, &wanted))
+}
+
+/// The only candidate, unless it leaves too much of the collection.
+#[inline]
+fn worthwhile<'c>(
+    scored: Option<Scored<'c>>,
+    bounds: &FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Scored<'c>>> {
+    match scored {
+        Some(weak) if weak.is_weak() && !weak.does_more() && wanted.hint.is_none() => {
+            let is_worthwhile = is_selective(&weak, bounds, wanted)?;
+            Ok(is_worthwhile.then_some(weak))
+        }
+        other => Ok(other),
+    }
 }
 
 /// The plan of a filter with a search for words, of which there is one at most.

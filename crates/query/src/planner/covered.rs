@@ -32,11 +32,9 @@ pub fn key_document(
     if !index.collation.is_simple() && !paths.is_empty() {
         return None;
     }
-    let is_multikey = index.multikey_components() != 0;
-    if is_multikey && !paths.is_empty() {
-        return None;
-    }
-    KeyDocument::of(index, is_clustered, paths.into_iter())
+    let document = KeyDocument::of(index, is_clustered, paths.into_iter())?;
+    // Of an array a key has one element.
+    (!document.reads_any(index.multikey_components())).then_some(document)
 }
 
 /// Adds the paths that a filter reads; false if it may read more. Recursion is as deep as the filter, whose parser bounds it.

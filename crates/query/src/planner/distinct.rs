@@ -5,7 +5,7 @@ use quarry_database::{Collection, IndexCatalog};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::candidate::{Bounded, Candidate, candidates};
+use super::candidate::{Bounded, Candidate, FieldBounds, candidates};
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::hints::natural_hint;
 use super::key_ranges::are_combined;
@@ -85,7 +85,10 @@ pub fn choose_distinct(
         (None, None) => return Ok(None),
     };
     let texts = match wanted.shows_bounds {
-        true => candidate.texts(&bounded, false),
+        true => candidate.texts(
+            |number| bounded.get(number).map(|(bounds, _)| *bounds),
+            false,
+        ),
         false => Vec::new(),
     };
     let directions = candidate.fields().take(place + 1);
@@ -109,7 +112,11 @@ fn usable(
     let place = candidate
         .fields()
         .position(|(field, _)| field == path.as_str())?;
-    let (bounded, equalities, _) = candidate.bound(bounds);
+    let FieldBounds {
+        leading: bounded,
+        equalities,
+        ..
+    } = candidate.bound(bounds);
     // A filter of elements finds documents that have other elements, too.
     let may_have_others = candidate.multikey != 0 && (place > 0 || !bounded.is_empty());
     let is_usable = equalities >= place

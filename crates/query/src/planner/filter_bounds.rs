@@ -5,14 +5,16 @@ use quarry_bson::{RawDocument, RawValue};
 use quarry_database::{DocumentFilter, PathNumbers, holds_text};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Asked, Conjuncts, PathBounds, Texts, UNITS_OF_AN_INTERVAL};
+use super::bounds::{self, PathBounds};
+use super::conjuncts::{Asked, Conjuncts, Element, Question};
 use super::implication::implies;
-use super::interval::Interval;
+use super::interval::{Interval, UNITS_OF_AN_INTERVAL};
+use super::texts::Texts;
 use crate::Collation;
 use crate::field_path::may_name_positions;
 use crate::hashed_index::hashes_of_equal;
 use crate::interrupts;
-use crate::matcher::MatchExpression;
+use crate::matcher::{MatchExpression, Predicate};
 use crate::partial_filter::PartialFilter;
 
 /// The intervals of each path that a candidate asked for: candidates share fields.
@@ -96,16 +98,21 @@ impl<'m> FilterBounds<'m> {
         collation: &'m Collation,
         paths: &PathNumbers,
     ) -> FilterBounds<'m> {
-        let Conjuncts {
-            predicates,
-            are_all,
-            ..
-        } = Conjuncts::of(filter);
+        FilterBounds::of_conjuncts(filter, Conjuncts::of(filter), collation, paths)
+    }
+
+    fn of_conjuncts(
+        filter: &'m MatchExpression,
+        conjuncts: Conjuncts<'m>,
+        collation: &'m Collation,
+        paths: &PathNumbers,
+    ) -> FilterBounds<'m> {
+        let Conjuncts { asked, are_all, .. } = conjuncts;
         let mut bounds = FilterBounds::of_none(paths);
         bounds.says_more = !are_all;
         bounds.filter = Some(filter);
         bounds.collation = collation;
-        for (path, asked) in predicates {
+        for (path, asked) in asked {
             let Some(path) = paths.get(&path) else {
                 bounds.says_more = true;
                 continue;
@@ -161,9 +168,10 @@ impl<'m> FilterBounds<'m> {
         collation: &'m Collation,
         paths: &PathNumbers,
     ) -> FilterBounds<'m> {
+        let conjuncts = Conjuncts::of_branch(branch, around);
         FilterBounds {
             around: Some(around),
-            ..FilterBounds::new(branch, collation, paths)
+            ..FilterBounds::of_conjuncts(branch, conjuncts, collation, paths)
         }
     }
 
@@ -220,7 +228,7 @@ impl<'m> FilterBounds<'m> {
             None => {
                 let bound = self.of(path, name, false, kept)?;
                 let intervals = hashed(self.get(bound));
-                let predicates_len = self.conjuncts.iter().filter(|(of, _)| *of == path).count();
+                let asked_len = self.asked_of(path).count();
                 self.known.push(Known {
                     path,
                     form: Form::Hashed,
@@ -228,8 +236,10 @@ impl<'m> FilterBounds<'m> {
                     keeps_bytes: kept.is_simple(),
                     bounds: PathBounds {
                         intervals,
-                        predicates_len,
+                        asked_len,
                         are_exact: false,
+                        are_weak: false,
+                        element: None,
                     },
                 });
                 self.known.len() - 1
@@ -251,7 +261,7 @@ impl<'m> FilterBounds<'m> {
                     if !bounds.are_exact {
                         return false;
                     }
-                    bounds.predicates_len
+                    bounds.asked_len
                 }
             };
         }
@@ -276,22 +286,44 @@ impl<'m> FilterBounds<'m> {
     }
 
     fn learn(&mut self, path: u16, name: &str, is_multikey: bool, kept: &Collation) -> u16 {
-        let predicates = self.conjuncts.iter().filter(|(of, _)| *of == path);
-        let predicates = predicates.map(|(_, asked)| *asked);
+        let texts = Texts::of(kept, self.collation);
+        let bounds = bounds::of_path(self.asked_of(path), name, is_multikey, texts);
         self.known.push(Known {
             path,
             form: Form::of_values(is_multikey),
             is_alike: kept == self.collation,
             keeps_bytes: kept.is_simple(),
-            bounds: bounds::of_path(
-                predicates,
-                name,
-                is_multikey,
-                Texts::of(kept, self.collation),
-            ),
+            bounds,
         });
         let place = u16::try_from(self.known.len() - 1);
         place.expect("a few places for each indexed path at most")
+    }
+
+    fn asked_of(&self, path: u16) -> impl Iterator<Item = Asked<'m>> + Clone + '_ {
+        let of_path = self.conjuncts.iter().filter(move |(of, _)| *of == path);
+        of_path.map(|(_, asked)| *asked)
+    }
+
+    /// Whether the filter asks for documents that have something at the path, be it null.
+    pub fn ask_existence(&self, path: u16) -> bool {
+        self.asked_of(path)
+            .any(|asked| matches!(asked.question, Question::Meets(Predicate::Exists)))
+    }
+
+    /// Whether the bound may leave nearly all that there is.
+    pub fn is_weak(&self, bound: Bound) -> bool {
+        match bound {
+            Bound::Point(_) => false,
+            Bound::Intervals(place) => self.known[usize::from(place)].bounds.are_weak,
+        }
+    }
+
+    /// The element of an array by which the bound is met, where the filter asks one.
+    pub fn element(&self, bound: Bound) -> Option<Element> {
+        match bound {
+            Bound::Point(_) => None,
+            Bound::Intervals(place) => self.known[usize::from(place)].bounds.element,
+        }
     }
 
     pub fn get(&self, bound: Bound) -> Bounds<'_, 'm> {

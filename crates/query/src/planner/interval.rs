@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use quarry_bson::RawValue;
+use quarry_bson::{ElementType, RawValue};
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end, type_bytes};
 
 use crate::message_text::PrintedValue;
@@ -13,6 +13,9 @@ use crate::message_text::PrintedValue;
 /// Below and above every encoded value, in either direction.
 const LOWEST: u8 = 0x01;
 const HIGHEST: u8 = 0xFF;
+/// The work of making an interval, with its ends' bytes, and of laying two together.
+pub const UNITS_OF_AN_INTERVAL: usize = 30;
+
 /// Room for a usual key.
 const KEY_BYTES: usize = 32;
 
@@ -88,39 +91,49 @@ impl<'m> Interval<'m> {
 
     /// The values that `value` compares with as above or below it: those of its type, without NaN, which is neither.
     pub fn type_of(value: RawValue<'_>) -> Interval<'m> {
-        let bytes = type_bytes(value.element_type());
-        let low_bytes = match value.is_number() {
-            true => encoded(RawValue::Double(f64::NEG_INFINITY)),
-            false => vec![*bytes.start()],
-        };
-        let (low, high) = match value {
-            _ if value.is_number() => ("-inf.0", "inf.0"),
-            RawValue::String(_) | RawValue::Symbol(_) => ("\"\"", "{}"),
-            RawValue::Boolean(_) => ("false", "true"),
-            RawValue::Document(_) => ("{}", "[]"),
-            RawValue::Array(_) => ("[]", "BinData(0, )"),
-            RawValue::Binary(_) => ("BinData(0, )", "ObjectId('000000000000000000000000')"),
-            RawValue::ObjectId(_) => (
+        let mut interval = Interval::of_type(value.element_type());
+        if value.is_number() {
+            let infinity = encoded(RawValue::Double(f64::NEG_INFINITY));
+            interval.low = Cut::new(infinity, Shown::Word("-inf.0"), true);
+        }
+        interval
+    }
+
+    /// The values of a type, all numbers being one.
+    pub fn of_type(element_type: ElementType) -> Interval<'m> {
+        let (low, high, is_closed) = match element_type {
+            ElementType::Null => return Interval::point(RawValue::Null),
+            ElementType::Undefined => return Interval::point(RawValue::Undefined),
+            ElementType::MinKey => return Interval::point(RawValue::MinKey),
+            ElementType::MaxKey => return Interval::point(RawValue::MaxKey),
+            other if other.is_number() => ("nan.0", "inf.0", true),
+            ElementType::String | ElementType::Symbol => ("\"\"", "{}", false),
+            ElementType::Boolean => ("false", "true", true),
+            ElementType::Document => ("{}", "[]", false),
+            ElementType::Array => ("[]", "BinData(0, )", false),
+            ElementType::Binary => (
+                "BinData(0, )",
+                "ObjectId('000000000000000000000000')",
+                false,
+            ),
+            ElementType::ObjectId => (
                 "ObjectId('000000000000000000000000')",
                 "ObjectId('ffffffffffffffffffffffff')",
+                true,
             ),
-            RawValue::DateTime(_) => (
+            ElementType::DateTime => (
                 "new Date(-9223372036854775808)",
                 "new Date(9223372036854775807)",
+                true,
             ),
-            RawValue::Timestamp(_) => ("Timestamp(0, 0)", "Timestamp(4294967295, 4294967295)"),
-            _ => ("the least of its type", "the greatest of its type"),
+            ElementType::Timestamp => {
+                ("Timestamp(0, 0)", "Timestamp(4294967295, 4294967295)", true)
+            }
+            _ => ("the least of its type", "the greatest of its type", false),
         };
-        let is_closed = value.is_number()
-            || matches!(
-                value,
-                RawValue::Boolean(_)
-                    | RawValue::ObjectId(_)
-                    | RawValue::DateTime(_)
-                    | RawValue::Timestamp(_)
-            );
+        let bytes = type_bytes(element_type);
         Interval {
-            low: Cut::new(low_bytes, Shown::Word(low), true),
+            low: Cut::new(vec![*bytes.start()], Shown::Word(low), true),
             high: Cut::new(vec![bytes.end() + 1], Shown::Word(high), is_closed),
             is_point: false,
         }
@@ -263,6 +276,12 @@ impl<'m> Cut<'m> {
             Shown::Text(text) => Shown::Text(text),
         };
         Cut::new(self.bytes, shown, self.is_inclusive)
+    }
+
+    /// This cut as the end of what lies on its other side.
+    pub fn turned_over(mut self) -> Cut<'m> {
+        self.is_inclusive = !self.is_inclusive;
+        self
     }
 
     /// This cut as the end that leaves the value out.

@@ -4,8 +4,8 @@ use quarry_database::KeyRange;
 use quarry_keystring::{Direction, TypeBits, encode_value, prefix_end};
 use smallvec::{SmallVec, smallvec};
 
-use super::bounds::UNITS_OF_AN_INTERVAL;
 use super::filter_bounds::Bounds;
+use super::interval::{Interval, UNITS_OF_AN_INTERVAL};
 use crate::interrupts;
 
 /// Points of leading fields are combined up to this many ranges; beyond it the last field bounds no more.
@@ -34,14 +34,7 @@ pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<Key
             point.append_low(*direction, start);
             continue;
         }
-        let mut cuts: Vec<(Vec<u8>, Vec<u8>)> = intervals
-            .iter()
-            .take_while(|_| !interrupts::is_over(UNITS_OF_AN_INTERVAL))
-            .map(|interval| interval.cuts(*direction))
-            .collect();
-        if *direction == Direction::Descending {
-            cuts.reverse();
-        }
+        let cuts = cuts(intervals, *direction);
         let combinations = starts.len().saturating_mul(cuts.len());
         if starts.len() > 1 && combinations > COMBINATIONS_MAX {
             break;
@@ -66,6 +59,19 @@ pub fn compose(prefix: &[u8], fields: &[(Bounds<'_, '_>, Direction)]) -> Vec<Key
             KeyRange::new(start, end)
         })
         .collect()
+}
+
+/// The first bytes and the end of each interval, in the order of the keys.
+pub fn cuts(intervals: &[Interval<'_>], direction: Direction) -> Vec<Cuts> {
+    let mut cuts: Vec<Cuts> = intervals
+        .iter()
+        .take_while(|_| !interrupts::is_over(UNITS_OF_AN_INTERVAL))
+        .map(|interval| interval.cuts(direction))
+        .collect();
+    if direction == Direction::Descending {
+        cuts.reverse();
+    }
+    cuts
 }
 
 /// Whether `compose` bounds the last of these fields too, all of which are points. The values of one field alone are never

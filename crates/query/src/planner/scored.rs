@@ -6,12 +6,12 @@ use quarry_database::{Ident, KeyRange, may_meet_cut_keys};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::candidate::{Bounded, Candidate};
+use super::candidate::{Bounded, Candidate, FieldBounds, RangeKind};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
-use super::key_ranges::are_combined;
+use super::key_ranges::{are_combined, cuts};
 use super::wanted::Wanted;
-use crate::plan::{IndexScan, MERGED_RANGES_MAX, Watch};
+use crate::plan::{FieldTest, IndexScan, KeyTests, KeyedEntries, MERGED_RANGES_MAX, Watch};
 use crate::sort::SortPattern;
 
 /// Better plans are greater.
@@ -20,7 +20,9 @@ pub struct Score {
     pub is_whole_unique_key: bool,
     /// How many leading fields are bounded to single values.
     pub equalities: usize,
-    has_range: bool,
+    range: RangeKind,
+    /// Fields behind the range that keys are held against.
+    tested: usize,
     pub gives_order: bool,
     is_covering: bool,
     is_clustered: bool,
@@ -31,6 +33,10 @@ pub struct Scored<'c> {
     pub candidate: Candidate<'c>,
     pub score: Score,
     bounded: Bounded,
+    /// The fields behind them, by number, that keys are held against.
+    tested: SmallVec<[(usize, Bound); 4]>,
+    /// The filter asks for what a sparse index has.
+    asks_existence: bool,
     /// Whether the order is met from behind; None when it is not met.
     pub order: Option<bool>,
     /// The order is met in each range, and not from one to the next.
@@ -65,7 +71,16 @@ impl<'c> Scored<'c> {
         is_clustered: bool,
         wanted: &Wanted<'_>,
     ) -> Scored<'c> {
-        let (bounded, equalities, has_range) = candidate.bound(bounds);
+        let FieldBounds {
+            leading: bounded,
+            equalities,
+            mut range,
+            tested,
+        } = candidate.bound(bounds);
+        let asks_existence = candidate.is_sparse && bounds.ask_existence(candidate.paths[0]);
+        if asks_existence {
+            range = range.max(RangeKind::Weak);
+        }
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
         let mut order = wanted.sort.and_then(|sort| {
             candidate.order(sort, |number| {
@@ -92,7 +107,8 @@ impl<'c> Scored<'c> {
         let score = Score {
             is_whole_unique_key,
             equalities,
-            has_range,
+            range,
+            tested: tested.len(),
             gives_order: order.is_some(),
             is_covering,
             is_clustered: candidate.is_of_records(),
@@ -101,6 +117,8 @@ impl<'c> Scored<'c> {
             candidate,
             score,
             bounded,
+            tested,
+            asks_existence,
             order,
             is_merged,
             watch: None,
@@ -116,7 +134,17 @@ impl Scored<'_> {
 
     /// Whether the filter keeps the scan from going through the whole index.
     pub fn is_bounded(&self) -> bool {
-        self.score.equalities > 0 || self.score.has_range
+        self.score.equalities > 0 || self.score.range > RangeKind::None
+    }
+
+    /// Whether the filter may leave nearly all of the index.
+    pub fn is_weak(&self) -> bool {
+        self.score.equalities == 0 && self.score.range == RangeKind::Weak
+    }
+
+    /// Whether documents need not be read, or come in the wanted order.
+    pub fn does_more(&self) -> bool {
+        self.score.gives_order || self.score.is_covering
     }
 
     /// The index that is read, or the records.
@@ -142,8 +170,10 @@ impl Scored<'_> {
     pub fn hash_shape(&self, hash: &mut impl Hasher) {
         hash.write_usize(self.bounded.len());
         hash.write_usize(self.score.equalities);
+        hash.write_usize(self.score.tested);
         let flags = [
-            self.score.has_range,
+            self.score.range == RangeKind::Bounded,
+            self.score.range == RangeKind::Weak,
             self.score.gives_order,
             self.score.is_covering,
             self.order == Some(true),
@@ -158,6 +188,7 @@ impl Scored<'_> {
     /// A sparse index has no entry for a document that the filter may mean.
     pub fn leaves_out_missing(&self, bounds: &FilterBounds<'_>) -> bool {
         self.candidate.is_sparse
+            && !self.asks_existence
             && self
                 .bounded
                 .first()
@@ -176,6 +207,22 @@ impl Scored<'_> {
 
     /// The scan of the candidate's keys.
     pub fn scan(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
+        let mut scan = self.scan_of_ranges(bounds, wanted);
+        if !self.tested.is_empty() {
+            let tests = self.tested.iter().map(|(number, bound)| {
+                let (_, direction) = self.candidate.field(*number);
+                let intervals = bounds.get(*bound).to_intervals();
+                FieldTest::new(*number, cuts(&intervals, direction))
+            });
+            let directions = self.candidate.fields().map(|(_, direction)| direction);
+            let tests = KeyTests::new(tests.collect(), directions.collect());
+            scan.node = (scan.node).giving_keys(KeyedEntries::new().of_records().testing(tests));
+        }
+        scan
+    }
+
+    /// Like `scan`, and gives every key in its ranges.
+    pub fn scan_of_ranges(&self, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Scan {
         let candidate = &self.candidate;
         let is_reversed = self.order.unwrap_or(false);
         let bounded: SmallVec<[(Bounds<'_, '_>, Direction); 10]> = self
@@ -184,16 +231,22 @@ impl Scored<'_> {
             .zip(candidate.fields())
             .map(|(bound, (_, direction))| (bounds.get(*bound), direction))
             .collect();
+        let bounds_of = |number: usize| {
+            let mut tested = self.tested.iter();
+            let tested = || tested.find_map(|(of, bound)| (*of == number).then_some(bound));
+            (self.bounded.get(number).or_else(tested)).map(|bound| bounds.get(*bound))
+        };
         let texts = match wanted.shows_bounds {
-            true => candidate.texts(&bounded, is_reversed),
+            true => candidate.texts(bounds_of, is_reversed),
             false => Vec::new(),
         };
         let access = candidate.access(texts);
         let (ranges, are_exact) = candidate.ranges(&bounded);
         let has_whole_keys = self.has_whole_keys(&bounded, &ranges);
-        let is_one_key = self.score.equalities == candidate.fields_len() && ranges.len() == 1;
+        // Arrays stand behind none but fields that are bounded to one value.
+        let gives_once = candidate.multikey >> self.score.equalities == 0 && ranges.len() == 1;
         let mut node = Box::new(IndexScan::new(access, ranges, is_reversed, has_whole_keys));
-        if are_exact && is_one_key {
+        if are_exact && gives_once {
             node.forget_repeats();
         }
         Scan {

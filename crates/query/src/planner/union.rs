@@ -111,6 +111,8 @@ pub fn branch_scan<'m>(
 ) -> Result<Option<IndexScan>> {
     let best = best(collection, index_catalog, bounds, of_branch)?;
     let mut scan = match best.scored {
+        // Nobody tries how much it leaves.
+        Some(best) if best.is_weak() => None,
         Some(best) => Some(*best.scan(bounds, of_branch).node),
         None if index_catalog.has_special => {
             wildcard::scan_of_branch(index_catalog, branch, bounds, of_branch)?

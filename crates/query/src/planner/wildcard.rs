@@ -14,10 +14,12 @@ use quarry_database::{Index, IndexCatalog, KeyRange, meeting_cut_keys};
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 use smallvec::SmallVec;
 
-use super::bounds::{self, Asked, Conjuncts, Texts};
+use super::bounds;
+use super::conjuncts::{Asked, Conjuncts, Question};
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::interval::Interval;
 use super::key_ranges::{apart, compose};
+use super::texts::Texts;
 use super::tree::Solution;
 use super::wanted::{Ground, Wanted};
 use crate::error::{Error, Result};
@@ -129,7 +131,7 @@ fn best<'c, 'm>(
     bounds: &mut FilterBounds<'m>,
     wanted: &Wanted<'_>,
 ) -> Result<Option<Candidate<'c, 'm>>> {
-    let mut predicates = Conjuncts::of(filter).predicates;
+    let mut predicates = Conjuncts::of(filter).asked;
     predicates.truncate(PREDICATES_MAX);
     let mut best: Option<Candidate<'c, 'm>> = None;
     for (position, index) in index_catalog.indexes.iter().enumerate() {
@@ -233,9 +235,10 @@ impl<'f> KeptPath<'f> {
                 .filter(|(path, _)| path.as_ref() == self.path);
             predicates.map(|(_, asked)| *asked)
         };
-        let serving = || of_path().filter(|asked| serves(asked.predicate));
+        let serving = || of_path().filter(|asked| serves(asked.question));
         if serving().next().is_none() {
-            let exists = of_path().any(|asked| matches!(asked.predicate, Predicate::Exists));
+            let exists =
+                of_path().any(|asked| matches!(asked.question, Question::Meets(Predicate::Exists)));
             return Ok(exists.then_some((Shape::Exists, None, true)));
         }
         let is_multikey = self.may_have_arrays()?;
@@ -296,7 +299,10 @@ impl<'f> KeptPath<'f> {
 }
 
 /// Whether all that meets a predicate has a key that its bounds hold: not what is missing, and no whole documents and arrays.
-fn serves(predicate: &Predicate) -> bool {
+fn serves(question: Question<'_>) -> bool {
+    let Question::Meets(predicate) = question else {
+        return false;
+    };
     let has_keys = |value: RawValue<'_>| {
         !matches!(
             value,

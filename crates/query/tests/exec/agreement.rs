@@ -95,13 +95,19 @@ fn op() -> impl Strategy<Value = &'static str> {
 
 fn condition() -> BoxedStrategy<String> {
     let with_array = prop_oneof![6 => scalar(), 1 => value()];
+    let with_array_again = with_array.clone();
     let simple = (path(), op(), with_array)
         .prop_map(|(path, op, value)| format!(r#"{{"{path}": {{"{op}": {value}}}}}"#));
     let both = (path(), op(), scalar(), op(), scalar())
         .prop_filter("two operators", |(_, a, _, b, _)| a != b)
         .prop_map(|(path, a, x, b, y)| format!(r#"{{"{path}": {{"{a}": {x}, "{b}": {y}}}}}"#));
-    let list = (path(), proptest::collection::vec(scalar(), 0..4))
-        .prop_map(|(path, list)| format!(r#"{{"{path}": {{"$in": [{}]}}}}"#, list.join(",")));
+    let member = prop_oneof![8 => scalar(), 1 => value()];
+    let list = (
+        path(),
+        prop_oneof![2 => Just("$in"), 1 => Just("$nin")],
+        proptest::collection::vec(member, 0..4),
+    )
+        .prop_map(|(path, op, list)| format!(r#"{{"{path}": {{"{op}": [{}]}}}}"#, list.join(",")));
     let regex = (
         path(),
         prop_oneof![Just("^a"), Just("^ab*"), Just("b"), Just("^")],
@@ -126,10 +132,31 @@ fn condition() -> BoxedStrategy<String> {
         .prop_map(|(path, list)| format!(r#"{{"{path}": {{"$all": [{}]}}}}"#, list.join(",")));
     let shape = (
         path(),
-        prop_oneof![Just(r#"{"$size": 2}"#), Just(r#"{"$type": "number"}"#)],
+        prop_oneof![
+            Just(r#"{"$size": 2}"#),
+            Just(r#"{"$type": "number"}"#),
+            Just(r#"{"$type": ["string", "bool"]}"#),
+            Just(r#"{"$type": "array"}"#),
+            Just(r#"{"$type": ["null", "object"]}"#),
+            Just(r#"{"$mod": [2, 1]}"#),
+            Just(r#"{"$bitsAllSet": [0]}"#),
+        ],
     )
         .prop_map(|(path, shape)| format!(r#"{{"{path}": {shape}}}"#));
+    let ordered =
+        (path(), op(), with_array_again, any::<bool>()).prop_map(|(path, op, value, is_turned)| {
+            match is_turned {
+                false => {
+                    format!(r#"{{"$expr": {{"{op}": ["${path}", {{"$literal": {value}}}]}}}}"#)
+                }
+                true => format!(r#"{{"$expr": {{"{op}": [{{"$literal": {value}}}, "${path}"]}}}}"#),
+            }
+        });
+    let none = (path(), part(), path(), part())
+        .prop_map(|(a, x, b, y)| format!(r#"{{"$nor": [{{"{a}": {x}}}, {{"{b}": {y}}}]}}"#));
     prop_oneof![
+        1 => ordered,
+        1 => none,
         4 => simple,
         2 => both,
         2 => list,
@@ -208,11 +235,12 @@ proptest! {
             .map(|(id, fields)| json(&format!(r#"{{"_id": {id}{}{fields}}}"#, if fields.is_empty() { "" } else { ", " })))
             .collect();
         let fixture = with_documents(&documents);
-        let patterns = [r#"{"a": 1}"#, r#"{"a.b": 1, "a.c": -1}"#, r#"{"d": -1, "a.b": 1}"#, r#"{"a.0": 1}"#, r#"{"d": 1}"#];
+        let patterns = [r#"{"a": 1}"#, r#"{"a.b": 1, "a.c": -1}"#, r#"{"d": -1, "a.b": 1}"#, r#"{"a.0": 1}"#, r#"{"d": 1}"#, r#"{"a": 1, "d": -1}"#];
         for pattern in patterns {
             fixture.index(&format!(r#"{{"key": {pattern}}}"#));
         }
         fixture.index(r#"{"key": {"d": 1, "a": 1}, "name": "sparse", "sparse": true}"#);
+        fixture.index(r#"{"key": {"a.c": 1}, "name": "sparse elements", "sparse": true}"#);
         for (number, filter) in filters.iter().enumerate() {
             let natural = Value::from(doc! {"$natural": 1});
             let raw = json(filter);
@@ -281,22 +309,25 @@ proptest! {
                 let found = find_projected(hint.as_ref().map(Value::as_raw), number % 2 == 0);
                 prop_assert_eq!(&found, &projected, "{} {} by {:?}", filter, &projection, hint);
             }
-            for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#] {
+            for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#, r#"{"a": 1, "d": -1}"#] {
                 let sort_by = json(sort);
-                let mut request = FindRequest::new(&fixture.namespace);
-                request.filter = raw.as_raw();
-                request.sort = Some(sort_by.as_raw());
-                let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
-                // Two arrays side by side have no order.
-                let Ok(executor) = executor else { continue };
-                let found = fixture.drain(executor);
-                let mut each = found.clone();
-                each.sort();
-                prop_assert_eq!(&each, &wanted, "{} by {}", filter, sort);
-                let pattern = quarry_query::sort::SortPattern::parse(sort_by.as_raw()).unwrap();
-                for pair in found.windows(2) {
-                    let (a, b) = (json(&pair[0]), json(&pair[1]));
-                    prop_assert!(pattern.compare(a.as_raw(), b.as_raw()).unwrap().is_le(), "{} by {}", filter, sort);
+                for hint in hints() {
+                    let mut request = FindRequest::new(&fixture.namespace);
+                    request.filter = raw.as_raw();
+                    request.sort = Some(sort_by.as_raw());
+                    request.hint = hint.as_ref().map(Value::as_raw);
+                    let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
+                    // Two arrays side by side have no order.
+                    let Ok(executor) = executor else { continue };
+                    let found = fixture.drain(executor);
+                    let mut each = found.clone();
+                    each.sort();
+                    prop_assert_eq!(&each, &wanted, "{} by {} by {:?}", filter, sort, hint);
+                    let pattern = quarry_query::sort::SortPattern::parse(sort_by.as_raw()).unwrap();
+                    for pair in found.windows(2) {
+                        let (a, b) = (json(&pair[0]), json(&pair[1]));
+                        prop_assert!(pattern.compare(a.as_raw(), b.as_raw()).unwrap().is_le(), "{} by {} by {:?}", filter, sort, hint);
+                    }
                 }
             }
         }

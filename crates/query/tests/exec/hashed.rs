@@ -49,7 +49,8 @@ fn equality_is_answered_by_hashes_and_nothing_else_is() {
             1,
         ),
         (r#"{"a": [1]}"#, "COLLSCAN", 0),
-        (r#"{"a": {"$exists": false}}"#, "COLLSCAN", 1),
+        (r#"{"a": {"$exists": false}}"#, "FETCH IXSCAN a_hashed", 1),
+        (r#"{"a": {"$ne": 1}}"#, "COLLSCAN", 4),
     ] {
         assert_eq!(fixture.plan(filter, None), plan, "{filter}");
         assert_eq!(fixture.find(filter).len(), wanted, "{filter}");

@@ -3,6 +3,7 @@
 
 mod accesses;
 mod agreement;
+mod bounds;
 mod collations;
 mod covered_plans;
 mod expiry;

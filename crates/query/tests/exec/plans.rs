@@ -40,7 +40,7 @@ fn plans_follow_the_shape_of_the_filter() {
         (
             r#"{"b": 1, "$or": [{"a": {"$gt": 1}, "b": 3}, {"$or": [{"_id": 1}, {"s": 5}]}]}"#,
             Some(r#"{"b": 1}"#),
-            "SORT FETCH OR [IXSCAN a_1, IXSCAN _id_, IXSCAN s_1]",
+            "SORT FETCH OR [IXSCAN a_1_b_-1, IXSCAN _id_, IXSCAN s_1]",
         ),
         // An index for the whole filter is better than a union, and so is one that gives the order.
         (
