@@ -54,7 +54,7 @@ static SIMPLE: Collation = Collation::SIMPLE;
 /// The leading fields of a candidate that the filter bounds.
 pub type Bounded = SmallVec<[Bound; 12]>;
 
-/// What a filter says of the fields of a candidate.
+/// The bounds that a filter gives the fields of a candidate.
 pub struct FieldBounds {
     /// The leading fields, which ranges of keys bound.
     pub leading: Bounded,
@@ -73,7 +73,7 @@ pub enum RangeKind {
     None,
     /// Perhaps nearly all that there is.
     Weak,
-    /// What lies between two values.
+    /// Values between two ends.
     Bounded,
 }
 

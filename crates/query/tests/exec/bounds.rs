@@ -43,7 +43,7 @@ fn read(fixture: &Fixture, filter: &str, sort: Option<&str>) -> (String, String,
         stage = document.get("inputStage");
     }
     let examined = |name: &str| {
-        let figure = raw.get_path(&format!("executionStats.{name}"));
+        let figure = raw.get_path(format!("executionStats.{name}"));
         figure.and_then(|figure| figure.as_i64_exact()).unwrap() as u64
     };
     (
