@@ -94,7 +94,7 @@ def test_a_stream_is_resumed_behind_each_event(things):
         found = events(stream, 5)
     for place, event in enumerate(found):
         for option in ({"resume_after": event["_id"]}, {"start_after": event["_id"]}):
-            with things.watch(**option) as resumed:
+            with things.watch(max_await_time_ms=50, **option) as resumed:
                 rest = events(resumed, 4 - place)
                 assert [one["documentKey"]["_id"] for one in rest] == list(range(place + 1, 5))
                 assert resumed.try_next() is None

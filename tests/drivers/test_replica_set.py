@@ -27,7 +27,8 @@ def member(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def set_client(member):
-    with MongoClient(member.uri, replicaSet="rs0", serverSelectionTimeoutMS=5000) as connected:
+    # After an error of a server that stops, the driver waits for the next look at it.
+    with MongoClient(member.uri, replicaSet="rs0", serverSelectionTimeoutMS=5000, heartbeatFrequencyMS=500) as connected:
         yield connected
 
 

@@ -15,7 +15,7 @@ use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate};
 /// array and a million questions to its elements.
 const MADE_PATH_BYTES_MAX: usize = 16 * 1024;
 
-/// What stands beside an `$or` and bounds each of its branches: more are not looked at, because there may be many of both.
+/// Of the conjuncts beside an `$or`, so many bound each of its branches: there may be many of both.
 const BESIDE_MAX: usize = 16;
 
 /// A question that every match of a filter answers by the values at a path.
@@ -197,7 +197,7 @@ impl<'m> Conjuncts<'m> {
         }
     }
 
-    /// What must not match. That of a conjunction only one part may fail to, nobody knows which.
+    /// Collects the negations of an expression. Of a conjunction one part fails, and nobody knows which.
     fn collect_not(&mut self, expression: &'m MatchExpression) {
         match expression {
             MatchExpression::Or(children) => {
