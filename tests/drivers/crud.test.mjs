@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { after, afterEach, before, beforeEach, test } from "node:test";
+import { validateDatabase } from "./validation.mjs";
 
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const { MongoClient, ObjectId, Long, Decimal128 } = require("mongodb");
@@ -12,12 +13,7 @@ const things = database.collection("things");
 
 before(() => client.connect());
 beforeEach(() => database.dropDatabase());
-afterEach(async () => {
-  for (const { name } of await database.listCollections({ type: "collection" }, { nameOnly: true }).toArray()) {
-    const result = await database.command({ validate: name, full: true });
-    assert.deepEqual([name, result.valid, result.errors], [name, true, []]);
-  }
-});
+afterEach(() => validateDatabase(database));
 after(async () => {
   await database.dropDatabase();
   await client.close();

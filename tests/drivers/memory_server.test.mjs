@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, test } from "node:test";
+import { validateDatabase } from "./validation.mjs";
 
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const { MongoClient } = require("mongodb");
@@ -24,7 +25,9 @@ const { MongoMemoryReplSet, MongoMemoryServer } = require("mongodb-memory-server
 async function withClient(uri, options, work) {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS: 5000, ...options });
   try {
-    return await work(client);
+    const done = await work(client);
+    await validateDatabase(client.db("shop"));
+    return done;
   } finally {
     await client.close();
   }

@@ -39,6 +39,8 @@ step("db.getReplicationInfo() tells how far the log reaches", () => {
   const info = db.getReplicationInfo();
   assert.ok(info.timeDiff >= 0);
   assert.ok(info.logSizeMB >= 0);
+  const result = db.getSiblingDB("mongosh_set").things.validate({ full: true });
+  assert.ok(result.valid && result.errors.length === 0);
   db.getSiblingDB("mongosh_set").dropDatabase();
 });
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
+import { validateDatabase } from "./validation.mjs";
 
 const require = createRequire(process.env.QUARRY_NODE_MODULES + "/");
 const { MongoClient } = require("mongodb");
@@ -11,6 +12,7 @@ const database = client.db("node_set_tests");
 
 before(() => client.connect());
 after(async () => {
+  await validateDatabase(database);
   await database.dropDatabase();
   await client.close();
 });
