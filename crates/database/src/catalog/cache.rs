@@ -85,6 +85,11 @@ pub struct Applying<'c> {
 pub struct Marking<'c>(&'c Catalog);
 
 impl Catalog {
+    /// The bytes that keys and values in the range take about.
+    pub fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
+        Ok(self.engine.size_estimate(range)?)
+    }
+
     /// Reads the marks of dropped databases and nothing else.
     pub fn new(
         engine: Arc<dyn Engine>,

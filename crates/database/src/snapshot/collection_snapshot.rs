@@ -86,6 +86,11 @@ impl CollectionSnapshot {
         Ok(counts.documents)
     }
 
+    /// The bytes that keys and values in the range take about, in the state of now.
+    pub fn size_estimate(&self, range: &KeyRange) -> Result<u64> {
+        self.catalog.size_estimate(range)
+    }
+
     /// Reads a record or an index entry.
     pub fn get(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         if let Some(staged) = &self.staged

@@ -145,6 +145,31 @@ fn what_is_not_to_be_bounds_where_it_leaves_little() {
     assert_eq!(counted, 1560);
 }
 
+/// Counting and the engine's estimates tell how much is left; a scan that meets enough soon is not told about.
+#[test]
+fn a_few_of_many_are_found_by_what_they_are_not() {
+    let state = |n: i32| if n % 50 == 0 { "open" } else { "done" };
+    let document = |n: i32| doc! { "_id": n, "state": (state(n)) };
+    let fixture = with_documents(&(0..60_000).map(document).collect::<Vec<_>>());
+    fixture.index(r#"{"key": {"state": 1}, "name": "state"}"#);
+    let plan = |filter: &str, limit: Option<u64>| {
+        let filter = json(filter);
+        let mut request = FindRequest::new(&fixture.namespace);
+        (request.filter, request.limit) = (filter.as_raw(), limit);
+        stages(&fixture.explained(Explained::Find(request)))
+    };
+    let (few, most) = (
+        r#"{"state": {"$ne": "done"}}"#,
+        r#"{"state": {"$ne": "open"}}"#,
+    );
+    assert_eq!(plan(few, None), "FETCH IXSCAN state");
+    assert_eq!(plan(most, None), "COLLSCAN");
+    assert_eq!(plan(most, Some(1)), "LIMIT COLLSCAN");
+    let none = r#"{"state": {"$nin": ["done", "open"]}}"#;
+    assert_eq!(plan(none, Some(1)), "LIMIT FETCH IXSCAN state");
+    assert_eq!(fixture.find(few).len(), 1200);
+}
+
 #[test]
 fn fields_behind_a_range_are_asked_of_keys() {
     let document =
