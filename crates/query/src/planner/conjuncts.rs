@@ -15,7 +15,7 @@ use crate::matcher::{CompareOp, FieldPredicate, MatchExpression, Predicate};
 /// array and a million questions to its elements.
 const MADE_PATH_BYTES_MAX: usize = 16 * 1024;
 
-/// Of the conjuncts beside an `$or`, so many bound each of its branches: there may be many of both.
+/// The number of conjuncts beside an `$or` that bound each of its branches: there may be many of both.
 const BESIDE_MAX: usize = 16;
 
 /// A question that every match of a filter answers by the values at a path.
