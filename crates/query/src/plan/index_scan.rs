@@ -5,14 +5,17 @@
 //! they are, empty ones: one such range is a COUNT_SCAN. Of an index with arrays each record is given once.
 
 use quarry_bson::{DocumentBuilder, RawDocument};
-use quarry_database::{Cursor, Error, Index, KeyRange, index_entry, index_record_key};
+use quarry_database::{
+    Cursor, Error, Index, KeyRange, index_entry, index_record_key, meeting_cut_keys,
+};
 use quarry_timing::{Phase, phase};
 
 use super::covering::Covering;
 use super::index_access::IndexAccess;
+use super::key_tests::Tested;
 use super::keyed_entries::KeyedEntries;
 use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
-use super::range_walk::RangeWalk;
+use super::range_walk::{RangeWalk, Step};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SeenRecords};
 use super::shown::{Shown, number};
 use crate::error::Result;
@@ -210,35 +213,46 @@ impl IndexScan {
             keys_examined,
             ..
         } = self;
+        let is_reversed = walk.is_reversed();
         let mut give = |key: &[u8], value: &[u8]| {
             *keys_examined += 1;
             let collection = &context.snapshot.collection;
             let entry = index_entry(index, collection, key, value)?;
-            if !keyed.holds(entry.fields)? {
-                return Ok(Flow::Continue);
+            match keyed.test(entry.fields)? {
+                Tested::Passed => {}
+                Tested::FailedUpTo(fields) if !is_reversed => {
+                    let start = [index.prefix.as_bytes(), &fields].concat();
+                    let range = meeting_cut_keys(KeyRange::new(start, Vec::new()));
+                    return Ok(Step::Beyond(range.start));
+                }
+                Tested::Failed | Tested::FailedUpTo(_) => return Ok(Step::Next),
             }
             let record = index_record_key(index, collection, key, value)?;
             match repeats.meet(&record)? {
                 Met::New => {}
-                Met::Before => return Ok(Flow::Continue),
-                Met::TooMany => return Ok(Flow::Stop),
+                Met::Before => return Ok(Step::Next),
+                Met::TooMany => return Ok(Step::Stop),
             }
             *returned += 1;
-            sink(&Row {
+            let flow = sink(&Row {
                 record: &record,
                 document: keyed.document(index, &entry)?,
-            })
+            })?;
+            Ok(Step::from(flow))
         };
         if self.is_of_whole_keys {
             return walk.walk_keys(context, |key| {
-                let mut flow = Ok(Flow::Continue);
+                let mut step = Ok(Step::Next);
                 context
                     .snapshot
-                    .get(key, &mut |value| flow = give(key, value))?;
-                flow
+                    .get(key, &mut |value| step = give(key, value))?;
+                Ok(match step? {
+                    Step::Stop => Flow::Stop,
+                    Step::Next | Step::Beyond(_) => Flow::Continue,
+                })
             });
         }
-        walk.walk(context, false, |cursor| give(cursor.key(), cursor.value()))
+        walk.walk_steps(context, false, |cursor| give(cursor.key(), cursor.value()))
     }
 
     fn next_entries(&mut self, context: &PlanContext<'_>, sink: &mut Sink<'_>) -> Result<bool> {

@@ -7,7 +7,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Index, IndexEntry};
 use quarry_keystring::{Decoder, Direction};
 
-use super::key_tests::KeyTests;
+use super::key_tests::{KeyTests, Tested};
 use crate::error::Result;
 use crate::exec::{broken_entry, stored};
 
@@ -56,15 +56,15 @@ impl KeyedEntries {
     }
 
     /// Whether a key with these fields lies within the bounds and passes the tests.
-    pub fn holds(&self, fields: &[u8]) -> Result<bool> {
+    pub fn test(&mut self, fields: &[u8]) -> Result<Tested> {
         if let Some((low, high)) = &self.bounds {
             let is_within =
                 fields >= low.as_slice() && (high.is_empty() || fields < high.as_slice());
             if !is_within {
-                return Ok(false);
+                return Ok(Tested::Failed);
             }
         }
-        (self.tests.as_ref()).map_or(Ok(true), |tests| tests.pass(fields))
+        (self.tests.as_mut()).map_or(Ok(Tested::Passed), |tests| tests.test(fields))
     }
 
     /// The document of a key, if one is wanted: the pattern's paths, dots and all, with the key's values.

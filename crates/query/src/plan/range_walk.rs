@@ -75,6 +75,11 @@ impl RangeWalk {
         &self.ranges
     }
 
+    /// Whether it goes from the last key to the first.
+    pub fn is_reversed(&self) -> bool {
+        self.is_reversed
+    }
+
     /// How explain names the direction.
     pub fn direction(&self) -> &'static str {
         match self.is_reversed {
