@@ -12,6 +12,7 @@ version is the one that is tested with.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -227,8 +228,12 @@ def main():
     # What is wrong, and what is only to be told.
     wrong, noted = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        for identity in options.identity or FLAGS:
-            outcomes = run(identity, files, sources, pathlib.Path(scratch), options)
+        identities = list(options.identity or FLAGS)
+        # Side by side: most of their time is waiting for what they have asked for.
+        with concurrent.futures.ThreadPoolExecutor(len(identities)) as pool:
+            runs = {identity: pool.submit(run, identity, files, sources, pathlib.Path(scratch), options) for identity in identities}
+        for identity in identities:
+            outcomes = runs[identity].result()
             is_run = lambda test: test.split("::")[0].removeprefix("test/") in files and not test.startswith(tuple(left_out(options)))  # noqa: E731
             expected = {test for test in left[identity] if is_run(test)}
             fails = lambda: {test for test, (outcome, *_) in outcomes.items() if outcome == "failed"}  # noqa: B023, E731

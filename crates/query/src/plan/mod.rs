@@ -68,7 +68,7 @@ pub(crate) use id_hack::IdHack;
 pub(crate) use index_access::IndexAccess;
 pub(crate) use index_scan::IndexScan;
 pub(crate) use key_document::KeyDocument;
-pub(crate) use key_tests::{FieldTest, KeyTests, Tested};
+pub(crate) use key_tests::{FieldTest, KeyTests};
 pub(crate) use keyed_entries::KeyedEntries;
 pub(crate) use limit::Limit;
 pub(crate) use no_rows::NoRows;
