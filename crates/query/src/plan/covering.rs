@@ -60,7 +60,7 @@ impl Covering {
             return take(RawDocument::EMPTY);
         }
         // An array that the index has met since it was chosen.
-        if index.multikey_components() != 0 {
+        if self.document.reads_any(index.multikey_components()) {
             return self.fetch(context, index, (key, value), take);
         }
         let entry = index_entry(index, &context.snapshot.collection, key, value)?;

@@ -34,9 +34,8 @@ pub struct SortMerge {
     ranges: Vec<MergedRange>,
     /// The inputs are the branches of the filter's `$or`.
     is_of_branches: bool,
-    /// A record may have keys in several ranges, which are the same behind their first values, so that they come one after the other.
-    may_repeat: bool,
-    /// The part of the last key that was given by which ranges compare.
+    /// The part of the last key that an index with arrays gave by which ranges compare. A record may have keys in several of its
+    /// ranges, which are the same there and name the record.
     last: Vec<u8>,
     marked_last: Vec<u8>,
     returned: u64,
@@ -94,7 +93,6 @@ impl SortMerge {
     pub fn of_branches(inputs: Vec<IndexScan>, ranges: Vec<MergedRange>) -> SortMerge {
         debug_assert!(ranges.len() <= MERGED_RANGES_MAX, "a bounded merge");
         SortMerge {
-            may_repeat: inputs.iter().any(|input| input.access().is_multikey),
             inputs,
             ranges,
             is_of_branches: true,
@@ -109,7 +107,6 @@ impl SortMerge {
             inputs,
             ranges,
             is_of_branches,
-            may_repeat,
             last,
             returned,
             ..
@@ -145,7 +142,8 @@ impl SortMerge {
                     document,
                 })
             };
-            let mut is_given = !(*may_repeat && given == *last);
+            let may_repeat = inputs[range.input].access().is_multikey;
+            let mut is_given = !(may_repeat && given == *last);
             let flow = match is_of_branches {
                 _ if !is_given => Flow::Continue,
                 false => give(None)?,
@@ -166,7 +164,7 @@ impl SortMerge {
                 }
             };
             inputs[range.input].count(1, u64::from(is_given));
-            if *may_repeat && is_given {
+            if may_repeat && is_given {
                 last.clone_from(&given);
             }
             range.walk.remember(cursor.key());

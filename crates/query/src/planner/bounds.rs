@@ -10,7 +10,9 @@
 
 use super::conjuncts::{Asked, Element, Question};
 use super::interval::{Interval, UNITS_OF_AN_INTERVAL};
-use super::predicate_bounds::{is_exact, of_negation, of_predicate, of_total_order};
+use super::predicate_bounds::{
+    Negation, complement, is_exact, merged, of_negation, of_predicate, of_total_order,
+};
 use super::texts::Texts;
 use crate::field_path::may_name_positions;
 use crate::interrupts;
@@ -26,6 +28,8 @@ pub struct PathBounds<'m> {
     pub are_exact: bool,
     /// Nothing but types and what is not to be bounds the path, which may leave nearly all that there is.
     pub are_weak: bool,
+    /// Values are left out. Of a document that gets an array meanwhile a key within the intervals no longer tells that it matches.
+    pub leave_out: bool,
     /// The element of an array by which the intervals are met, where one is asked.
     pub element: Option<Element>,
 }
@@ -36,6 +40,7 @@ impl<'m> PathBounds<'m> {
         asked_len: 0,
         are_exact: false,
         are_weak: false,
+        leave_out: false,
         element: None,
     };
 
@@ -44,6 +49,7 @@ impl<'m> PathBounds<'m> {
             asked_len,
             are_exact,
             are_weak: narrowed.as_ref().is_some_and(|known| known.is_weak),
+            leave_out: narrowed.as_ref().is_some_and(|known| known.leaves_out),
             element: narrowed.as_ref().and_then(|known| known.element),
             intervals: narrowed.map(|known| known.intervals),
         }
@@ -57,6 +63,7 @@ struct Narrowed<'m> {
     value: u32,
     element: Option<Element>,
     is_weak: bool,
+    leaves_out: bool,
 }
 
 /// A path as an index keeps its values.
@@ -92,11 +99,11 @@ pub fn of_path<'m>(
             are_exact &= narrow(&mut narrowed, asked, kept);
         }
     }
-    for asked in asked {
-        if let Question::MeetsNot(predicate) = asked.question {
-            are_exact &= !is_multikey && leave_out(&mut narrowed, predicate, kept);
-        }
-    }
+    let negated = asked.filter_map(|asked| match asked.question {
+        Question::MeetsNot(predicate) => Some(predicate),
+        Question::Meets(_) | Question::Ordered(..) => None,
+    });
+    are_exact &= leave_out(&mut narrowed, negated, kept);
     PathBounds::of(narrowed, asked_len, are_exact)
 }
 
@@ -122,36 +129,55 @@ fn narrow<'m>(narrowed: &mut Option<Narrowed<'m>>, asked: Asked<'m>, kept: KeptP
                 value,
                 element,
                 is_weak,
+                leaves_out: false,
             });
         }
     }
     true
 }
 
-/// Leaves out what no value may meet; false if nobody knows which keys that are.
+/// Leaves out what no value may meet, all of it at once; false if that does not tell their answers.
 fn leave_out<'m>(
     narrowed: &mut Option<Narrowed<'m>>,
-    predicate: &'m Predicate,
+    negated: impl Iterator<Item = &'m Predicate>,
     kept: KeptPath<'_>,
 ) -> bool {
-    if kept.is_multikey && kept.is_dotted {
-        return false;
+    let (mut outside, mut is_missing, mut are_told) = (Vec::new(), false, true);
+    for predicate in negated {
+        are_told &= !kept.is_multikey;
+        match of_negation(predicate, kept.texts) {
+            _ if kept.is_multikey && kept.is_dotted => are_told = false,
+            Some(Negation::Outside(intervals)) => outside.extend(intervals),
+            Some(Negation::Missing) => is_missing = true,
+            None => are_told = false,
+        }
     }
-    let Some(left) = of_negation(predicate, kept.texts) else {
-        return false;
-    };
+    if is_missing {
+        meet_all(narrowed, vec![Interval::null()], false);
+    }
+    if !outside.is_empty() {
+        meet_all(narrowed, complement(merged(outside)), true);
+        if let Some(known) = narrowed {
+            known.leaves_out = true;
+        }
+    }
+    are_told
+}
+
+/// Narrows the intervals by others that each value lies in.
+fn meet_all<'m>(narrowed: &mut Option<Narrowed<'m>>, all: Vec<Interval<'m>>, is_weak: bool) {
     match narrowed {
-        Some(known) => known.intervals = intersect(&known.intervals, &left),
+        Some(known) => known.intervals = intersect(&known.intervals, &all),
         None => {
             *narrowed = Some(Narrowed {
-                intervals: left,
+                intervals: all,
                 value: 0,
                 element: None,
-                is_weak: !matches!(predicate, Predicate::Exists),
+                is_weak,
+                leaves_out: false,
             });
         }
     }
-    true
 }
 
 /// The intervals of a question, and whether they may leave nearly all that there is.

@@ -94,12 +94,13 @@ pub fn choose(
     }
     let found = best(collection, index_catalog, &mut bounds, &wanted)?;
     let best = match found.is_contested {
-        false => worthwhile(found.scored, &bounds, &wanted)?,
+        false => found.scored,
         true => {
             let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
             decide(index_catalog, contenders, &bounds, &wanted)?
         }
     };
+    let best = worthwhile(best, &bounds, &wanted)?;
     let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
     if index_catalog.has_special
         && !is_bounded
@@ -129,7 +130,7 @@ pub fn choose(
     Ok(above(solution, &wanted))
 }
 
-/// The only candidate, unless it leaves too much of the collection.
+/// The best candidate, unless it leaves too much of the collection.
 #[inline]
 fn worthwhile<'c>(
     scored: Option<Scored<'c>>,

@@ -92,8 +92,8 @@ impl<'m> Conjuncts<'m> {
     pub fn of_branch(branch: &'m MatchExpression, around: &'m MatchExpression) -> Conjuncts<'m> {
         let mut found = Conjuncts::of(branch);
         if let MatchExpression::And(children) = around {
-            let beside = |child: &&MatchExpression| !matches!(child, MatchExpression::Or(_));
-            for child in children.iter().filter(beside).take(BESIDE_MAX) {
+            let beside = children.iter().filter(|child| is_small(child));
+            for child in beside.take(BESIDE_MAX) {
                 found.collect(child, None);
             }
         }
@@ -245,6 +245,20 @@ impl<'m> Conjuncts<'m> {
             self.made_path_bytes = made;
         }
         may
+    }
+}
+
+/// Whether it is one question, and no long one: it is asked again for each branch beside it.
+fn is_small(expression: &MatchExpression) -> bool {
+    match expression {
+        MatchExpression::Field(field) => match &field.predicate {
+            Predicate::Compare { .. } | Predicate::Exists | Predicate::Test(_) => true,
+            Predicate::In(list) => list.values().len() <= BESIDE_MAX,
+            Predicate::Regex(_) => true,
+            Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => false,
+        },
+        MatchExpression::Not(child) => is_small(child),
+        _ => false,
     }
 }
 

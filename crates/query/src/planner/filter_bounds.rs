@@ -239,6 +239,7 @@ impl<'m> FilterBounds<'m> {
                         asked_len,
                         are_exact: false,
                         are_weak: false,
+                        leave_out: false,
                         element: None,
                     },
                 });
@@ -316,6 +317,14 @@ impl<'m> FilterBounds<'m> {
             Bound::Point(_) => false,
             Bound::Intervals(place) => self.known[usize::from(place)].bounds.are_weak,
         }
+    }
+
+    /// Whether one of the bounds leaves values out.
+    pub fn leave_out(&self, bounded: &[Bound]) -> bool {
+        bounded.iter().any(|bound| match *bound {
+            Bound::Point(_) => false,
+            Bound::Intervals(place) => self.known[usize::from(place)].bounds.leave_out,
+        })
     }
 
     /// The element of an array by which the bound is met, where the filter asks one.

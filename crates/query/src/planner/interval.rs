@@ -179,6 +179,13 @@ impl<'m> Interval<'m> {
 
     /// The values that lie in both; none if there is none.
     pub fn intersect(&self, other: &Interval<'m>) -> Option<Interval<'m>> {
+        // A point that is met is met whole, whatever end of the other it begins at.
+        for (one, other) in [(self, other), (other, self)] {
+            if one.is_point {
+                let is_met = one.low.bytes < other.high.bytes && other.low.bytes < one.high.bytes;
+                return is_met.then(|| one.clone());
+            }
+        }
         let low = if self.low.bytes >= other.low.bytes {
             &self.low
         } else {
@@ -192,7 +199,7 @@ impl<'m> Interval<'m> {
         let both = Interval {
             low: low.clone(),
             high: high.clone(),
-            is_point: self.is_point || other.is_point,
+            is_point: false,
         };
         (!both.is_empty()).then_some(both)
     }

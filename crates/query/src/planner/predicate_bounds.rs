@@ -45,11 +45,19 @@ pub fn of_predicate<'m>(predicate: &'m Predicate, texts: Texts<'_>) -> Option<Ve
     }
 }
 
-/// The intervals in which every key lies of a document that does not meet the predicate.
-pub fn of_negation<'m>(predicate: &'m Predicate, texts: Texts<'_>) -> Option<Vec<Interval<'m>>> {
-    let met = match predicate {
+/// The keys that every document has that does not meet a predicate.
+pub enum Negation<'m> {
+    /// Those outside of these intervals alone.
+    Outside(Vec<Interval<'m>>),
+    /// That of what is missing.
+    Missing,
+}
+
+/// The keys of documents that do not meet the predicate; none where nobody knows.
+pub fn of_negation<'m>(predicate: &'m Predicate, texts: Texts<'_>) -> Option<Negation<'m>> {
+    match predicate {
         Predicate::Compare { op, value } if is_negatable(value.as_raw()) => {
-            of_comparison(*op, value.as_raw(), texts, Null::Alone)?
+            of_comparison(*op, value.as_raw(), texts, Null::Alone).map(Negation::Outside)
         }
         Predicate::In(list) if list.regexes().is_empty() => {
             let mut intervals = Vec::new();
@@ -59,13 +67,12 @@ pub fn of_negation<'m>(predicate: &'m Predicate, texts: Texts<'_>) -> Option<Vec
                 }
                 intervals.extend(equality(value.as_raw(), texts, Null::Alone)?);
             }
-            merged(intervals)
+            Some(Negation::Outside(intervals))
         }
         // Missing and null are keyed alike.
-        Predicate::Exists => return Some(vec![Interval::null()]),
-        _ => return None,
-    };
-    Some(complement(met))
+        Predicate::Exists => Some(Negation::Missing),
+        _ => None,
+    }
 }
 
 /// Whether each value with a key in the intervals of an equality is equal.
@@ -205,8 +212,8 @@ fn of_types<'m>(types: u32) -> Option<Vec<Interval<'m>>> {
     Some(merged(set.map(Interval::of_type).collect()))
 }
 
-/// All that lies outside of intervals, which are in order and apart.
-fn complement(of: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
+/// The intervals outside of these, which are in order and apart.
+pub fn complement(of: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
     let all = Interval::all();
     let mut low = all.low;
     let mut outside = Vec::with_capacity(of.len() + 1);
@@ -228,7 +235,7 @@ fn complement(of: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
 }
 
 /// Sorts, and joins what overlaps.
-fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
+pub fn merged(mut intervals: Vec<Interval<'_>>) -> Vec<Interval<'_>> {
     if sort_in_steps(&mut intervals, |a, b| a.low.bytes.cmp(&b.low.bytes)).is_err() {
         return Vec::new();
     }

@@ -249,9 +249,13 @@ impl Scored<'_> {
         if are_exact && gives_once {
             node.forget_repeats();
         }
+        // Who only counts reads one snapshot.
+        let only_counts = wanted.read.is_some_and(<[_]>::is_empty);
+        let may_change = !only_counts && bounds.leave_out(&self.bounded);
+        let is_told = are_exact && !may_change && are_combined(&bounded);
         Scan {
             node,
-            answers: are_exact && are_combined(&bounded) && bounds.are_all(&self.bounded),
+            answers: is_told && bounds.are_all(&self.bounded),
             has_whole_keys,
         }
     }

@@ -334,6 +334,10 @@ fn arrays_before_the_order_leave_it_as_it_is() {
     (request.filter, request.projection) = (filter.as_raw(), Some(projection.as_raw()));
     let explained = fixture.explained(Explained::Find(request));
     assert_eq!(stages(&explained), "PROJECTION_COVERED IXSCAN tags_at");
+    let examined = explained
+        .as_raw()
+        .get_path("executionStats.totalDocsExamined");
+    assert_eq!(examined.unwrap().as_i64_exact(), Some(0));
 }
 
 #[test]
@@ -367,4 +371,74 @@ fn an_order_comes_from_a_sparse_index_that_has_all_that_match() {
         );
     }
     assert_eq!(fixture.plan("{}", by_mail), "SORT COLLSCAN");
+}
+
+#[test]
+fn a_merge_tells_records_from_those_of_a_unique_index() {
+    let fixture = with(&[
+        r#"{"_id": 1, "m": [1, 2], "s": 0}"#,
+        r#"{"_id": 2, "a": 1, "s": 5}"#,
+        r#"{"_id": 3, "a": 2, "s": 5}"#,
+    ]);
+    fixture.index(r#"{"key": {"m": 1, "s": 1}, "name": "m_s"}"#);
+    fixture.index(r#"{"key": {"a": 1, "s": 1}, "name": "a_s", "unique": true}"#);
+    for filter in [
+        r#"{"$or": [{"m": 1}, {"a": 1}, {"a": 2}]}"#,
+        r#"{"$or": [{"m": {"$in": [1, 2]}}, {"a": {"$in": [1, 2]}}]}"#,
+    ] {
+        let plan = fixture.plan(filter, Some(r#"{"s": 1}"#));
+        assert!(plan.contains("SORT_MERGE"), "{plan}");
+        let found = fixture.sorted(filter, r#"{"s": 1}"#, 0, None);
+        assert_eq!(found.len(), 3, "{filter}");
+    }
+}
+
+#[test]
+fn a_hash_is_that_of_the_value_that_is_asked_for() {
+    let fixture = with(&[r#"{"_id": 1, "h": true}"#]);
+    fixture.index(r#"{"key": {"h": "hashed"}, "name": "h"}"#);
+    let filter = r#"{"h": {"$gt": false, "$eq": true}}"#;
+    assert_eq!(fixture.plan(filter, None), "FETCH IXSCAN h");
+    assert_eq!(fixture.find(filter).len(), 1);
+}
+
+/// A key outside of what is left out says nothing once its document has an array.
+#[test]
+fn a_document_that_gets_an_array_meanwhile_is_asked_again() {
+    let documents: Vec<Document> = (0..400).map(|n| doc! { "_id": n, "a": n }).collect();
+    let fixture = with_documents(&documents);
+    fixture.index(r#"{"key": {"a": 1}, "name": "a"}"#);
+    let filter = json(r#"{"a": {"$ne": 300}}"#);
+    let mut request = FindRequest::new(&fixture.namespace);
+    let hint = Value::from("a");
+    (request.filter, request.hint) = (filter.as_raw(), Some(hint.as_raw()));
+    let mut executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
+    let mut first = Vec::new();
+    assert!(executor.next(&fixture.operation, &mut first).unwrap());
+    fixture.update(
+        r#"{"_id": 300}"#,
+        r#"{"$set": {"a": [300, 350]}}"#,
+        false,
+        false,
+    );
+    let rest = fixture.drain(executor);
+    assert!(rest.len() > 300);
+    assert!(
+        !rest.iter().any(|text| text.contains(r#""_id":300,"#)),
+        "{rest:?}"
+    );
+}
+
+/// A filter of many negations of one path is not slower than its length.
+#[test]
+fn many_negations_are_left_out_at_once() {
+    let fixture = jobs();
+    let all: Vec<String> = (0..20_000)
+        .map(|n| format!(r#"{{"number": {{"$ne": -{n}}}}}"#))
+        .collect();
+    let begun = std::time::Instant::now();
+    let filter = format!(r#"{{"$and": [{}]}}"#, all.join(","));
+    let counted = fixture.count(&filter, Some("number"));
+    assert_eq!(counted, 1599);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
