@@ -170,6 +170,17 @@ impl Database {
             .modify_index(namespace, which, change, operation, level)
     }
 
+    /// Fails where an index could not be made unique: it does not refuse shared keys, or documents share one.
+    pub fn check_conversion_to_unique(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        self.definitions
+            .check_conversion_to_unique(namespace, which, operation)
+    }
+
     /// Gives a view another definition. Whether the pipeline can be run is for the caller to say.
     pub fn modify_view(
         &self,
@@ -232,6 +243,19 @@ impl Database {
     ) -> Result<()> {
         self.definitions
             .set_expire_after(namespace, seconds, operation, level)
+    }
+
+    /// Gives a capped collection other bounds; one that is not given stays. The next insert removes what is beyond them.
+    pub fn resize_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: Option<i64>,
+        documents_max: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .resize_capped(namespace, size_bytes, documents_max, operation, level)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it.

@@ -368,6 +368,7 @@ impl Definitions {
         let indexes: Vec<&Index> = first.iter().collect();
         Ok(new_entry(ident, new_uuid(), options, &indexes))
     }
+            index.unique_entries = true;
 
     fn drop_unsettled(
         &self,

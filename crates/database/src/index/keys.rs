@@ -482,7 +482,7 @@ impl Emit<'_, '_> {
             }
             _ => bytes.extend_from_slice(self.target.record_key),
         }
-        let end = if self.index.unique {
+        let end = if self.index.unique_entries {
             fields_end
         } else {
             bytes.len()
@@ -496,7 +496,7 @@ impl Emit<'_, '_> {
             let record_key = self.target.record_key;
             key_end = cut(bytes, self.index, start, (fields_end, end), record_key);
             self.marks |= CUT_KEYS;
-        } else if self.index.unique {
+        } else if self.index.unique_entries {
             bytes.truncate(fields_end);
             write_len(bytes, self.target.record_key.len());
             bytes.extend_from_slice(self.target.record_key);

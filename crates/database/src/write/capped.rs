@@ -23,6 +23,10 @@ use crate::operation::Operation;
 /// Collections whose last RecordId is kept in memory; beyond it all are forgotten and found again.
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
 
+/// A piece removes so many documents at most, as many as MongoDB does. Only a collection whose bounds were changed has more beyond
+/// them; the next pieces remove the rest.
+const TRIMMED_MAX: usize = 20_000;
+
 impl Writer {
     /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch
     /// and the collection becomes free soon. Without a turn the caller is still to be admitted.
@@ -128,7 +132,9 @@ impl Writer {
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         cursor.first()?;
         let mut keys = KeyBuffer::default();
-        while is_over(piece) && cursor.valid() {
+        let mut trimmed = 0;
+        while is_over(piece) && cursor.valid() && trimmed < TRIMMED_MAX {
+            trimmed += 1;
             keys.clear();
             {
                 let target = Target {
