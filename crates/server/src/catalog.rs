@@ -157,6 +157,25 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
+    /// Makes a collection a capped one, of the last of its documents that have room.
+    fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Copies the last documents of a collection that have room into a new capped one.
+    fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     fn modify_nothing(
         &self,
@@ -344,6 +363,27 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::resize_capped(self, namespace, size_bytes, documents_max, operation, level)
+    }
+
+    fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::convert_to_capped(self, namespace, size_bytes, operation, level)
+    }
+
+    fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::clone_as_capped(self, from, to, size_bytes, operation, level)
     }
 
     fn modify_nothing(

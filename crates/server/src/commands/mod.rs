@@ -15,6 +15,7 @@ mod bulk_operation;
 mod bulk_replies;
 mod bulk_write;
 mod change_stream;
+mod clone_collection_as_capped;
 mod coll_mod;
 mod coll_stats;
 mod commit_transaction;
@@ -22,6 +23,7 @@ mod compact;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
+mod convert_to_capped;
 mod count;
 mod create;
 mod create_indexes;
@@ -150,6 +152,7 @@ pub static COMMANDS: &[&Command] = &[
     &build_info::COMMAND,
     &bulk_write::COMMAND,
     &coll_mod::COMMAND,
+    &clone_collection_as_capped::COMMAND,
     &coll_stats::COMMAND,
     &commit_transaction::COMMAND,
     &compact::COMMAND,
@@ -157,6 +160,7 @@ pub static COMMANDS: &[&Command] = &[
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
     &count::COMMAND,
+    &convert_to_capped::COMMAND,
     &create::COMMAND,
     &create_indexes::COMMAND,
     &create_role::COMMAND,
