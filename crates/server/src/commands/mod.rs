@@ -42,6 +42,7 @@ mod drop_database;
 mod drop_indexes;
 mod drop_role;
 mod drop_user;
+mod encrypted_fields;
 mod end_sessions;
 mod explain;
 mod explained_aggregate;
@@ -151,16 +152,16 @@ pub static COMMANDS: &[&Command] = &[
     &authenticate::COMMAND,
     &build_info::COMMAND,
     &bulk_write::COMMAND,
-    &coll_mod::COMMAND,
     &clone_collection_as_capped::COMMAND,
+    &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &commit_transaction::COMMAND,
     &compact::COMMAND,
     &configure_fail_point::COMMAND,
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
-    &count::COMMAND,
     &convert_to_capped::COMMAND,
+    &count::COMMAND,
     &create::COMMAND,
     &create_indexes::COMMAND,
     &create_role::COMMAND,
