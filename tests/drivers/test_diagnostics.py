@@ -435,3 +435,28 @@ def test_the_last_step_of_an_upgrade_is_acknowledged(client):
 def test_a_pipeline_that_reads_no_collection_has_the_form_of_other_plans(database):
     explained = database.command("explain", {"aggregate": 1, "pipeline": [{"$documents": [{"a": 1}]}], "cursor": {}})
     assert explained["explainVersion"] == "1" and "$documents" in explained["stages"][0]
+
+
+def test_explain_shows_the_bounds_of_queries(client, collection):
+    collection.insert_one({"a": 1})
+    sort_bytes = "internalQueryMaxBlockingSortMemoryUsageBytes"
+    whole = client.admin.command("getParameter", 1, **{sort_bytes: 1})[sort_bytes]
+    for command in ({"find": collection.name}, {"aggregate": collection.name, "pipeline": [{"$group": {"_id": "$a"}}], "cursor": {}}):
+        reply = collection.database.command("explain", command)
+        assert list(reply)[-3:] == ["serverInfo", "serverParameters", "ok"]
+        assert reply["serverParameters"] == {
+            "internalQueryFacetBufferSizeBytes": 104857600,
+            "internalQueryFacetMaxOutputDocSizeBytes": 64 << 20,
+            "internalLookupStageIntermediateDocumentMaxSizeBytes": 104857600,
+            "internalDocumentSourceGroupMaxMemoryBytes": 104857600,
+            sort_bytes: whole,
+            "internalQueryProhibitBlockingMergeOnMongoS": 0,
+            "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 104857600,
+            "internalQueryFrameworkControl": "forceClassicEngine",
+        }
+    client.admin.command("setParameter", 1, **{sort_bytes: 1 << 20})
+    try:
+        reply = collection.database.command("explain", {"find": collection.name})
+        assert reply["serverParameters"][sort_bytes] == 1 << 20
+    finally:
+        client.admin.command("setParameter", 1, **{sort_bytes: whole})
