@@ -23,7 +23,30 @@ def test_data_size_is_that_of_the_documents(collection):
     reply = collection.database.command("dataSize", f"{collection.database.name}.nowhere")
     assert (reply["size"], reply["numObjects"]) == (0, 0)
     assert code_of(lambda: collection.database.command("dataSize", "nodot")) == 73
-    assert code_of(lambda: collection.database.command("dataSize", collection.full_name, min={"_id": 1})) == 238
+
+
+def test_data_size_between_two_keys(collection):
+    collection.insert_many([{"_id": number, "a": -number, "text": "x" * number} for number in range(100)])
+    collection.create_index([("a", -1)])
+
+    def data_size(**options):
+        return collection.database.command("dataSize", collection.full_name, **options)
+
+    for options in (
+        {"min": {"_id": 10}, "max": {"_id": 20}},
+        {"keyPattern": {"a": -1}, "min": {"a": -10}, "max": {"a": -20}},
+    ):
+        reply = data_size(**options)
+        # Each has 32 bytes and its text.
+        assert (reply["size"], reply["numObjects"], reply["estimate"]) == (10 * 32 + sum(range(10, 20)), 10, False)
+    average = collection.database.command("collStats", collection.name)["avgObjSize"]
+    reply = data_size(min={"_id": 10}, max={"_id": 20}, estimate=True)
+    assert (reply["size"], reply["numObjects"], reply["estimate"]) == (10 * int(average), 10, True)
+    reply = data_size(min={"_id": 10}, max={"_id": 20}, maxObjects=3)
+    assert (reply["numObjects"], reply["maxReached"]) == (4, True)
+    assert data_size(min={}, max={})["numObjects"] == data_size(estimate=True)["numObjects"] == 100
+    assert code_of(lambda: data_size(min={"_id": 1})) == 2
+    assert code_of(lambda: data_size(min={"none": 1}, max={"none": 2})) == 96
 
 
 def test_db_hash_is_of_the_documents_alone(client, database):
