@@ -427,7 +427,7 @@ impl IndexCatalog {
         let mut keys = KeyBuffer::default();
         let found = self.keys.extract(document);
         self.keys
-            .entries(number, index, &found, target, &mut keys)?;
+            .standing_entries(number, index, &found, target, &mut keys)?;
         Ok(!keys.entries.is_empty())
     }
 }
