@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{Database, KeyRange, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
-use quarry_storage::Memory;
+use quarry_journal::files::simulated::{Crash, Fault};
+use quarry_storage::{Memory, MemoryImage};
 
 struct Setup {
     engine: Arc<Memory>,
@@ -34,12 +35,28 @@ impl Setup {
 
     fn restart(&mut self) {
         self.database = None;
+        assert!(self.open());
+    }
+
+    /// Whether the database could be opened.
+    fn open(&mut self) -> bool {
         let options = Options {
             commit_interval_ms: 0,
             ..Options::default()
         };
         let (engine, files) = (Arc::clone(&self.engine), Arc::clone(&self.files));
-        self.database = Some(Database::open_on(engine, files, options).unwrap());
+        self.database = Database::open_on(engine, files, options).ok();
+        self.database.is_some()
+    }
+
+    /// A database that is still to be opened, on what a machine has.
+    fn on(image: &MemoryImage, files: SimulatedFiles) -> Setup {
+        Setup {
+            engine: Arc::new(Memory::from_image(image.clone())),
+            files: Arc::new(files),
+            database: None,
+            operation: Operation::default(),
+        }
     }
 
     fn database(&self) -> &Database {
@@ -232,4 +249,48 @@ fn other_bounds_hold_from_the_next_insert_on() {
     setup.insert(&plain, 0..1);
     let refused = (setup.database()).resize_capped(&plain, Some(256), None, &operation, level);
     assert_eq!(refused.unwrap_err().code(), 72);
+}
+
+#[test]
+fn a_crash_at_any_step_leaves_the_old_collection_or_the_new_one() {
+    let namespace = named("db.c");
+    let mut before = Setup::new();
+    before.insert(&namespace, 0..300);
+    before.database.take().unwrap().close().unwrap();
+    let image = before.engine.image();
+    let size = 100 * document_bytes();
+    let mut found = [0, 0];
+    for step in 0.. {
+        let mut setup = Setup::on(&image, before.files.crash(Crash::Kill, 0));
+        setup.files.inject(step, Fault::PowerOff);
+        let mut is_done = false;
+        if setup.open() {
+            let (operation, level) = (&setup.operation, Level::Durable);
+            let database = setup.database();
+            let converted = database.convert_to_capped(&namespace, size, operation, level);
+            is_done = converted.is_ok();
+            setup.database = None;
+        }
+        let crash = Crash::ALL[step as usize % Crash::ALL.len()];
+        let mut after = Setup::on(&image, setup.files.crash(crash, step));
+        after.restart();
+        let collection = after.database().collection(&namespace).unwrap().unwrap();
+        let is_new = collection.capped.is_some();
+        let first = if is_new { 200 } else { 0 };
+        assert_eq!(
+            after.ids(&namespace),
+            Vec::from_iter(first..300),
+            "step {step}"
+        );
+        assert!(
+            is_new || !is_done,
+            "step {step}: what was acknowledged is there"
+        );
+        after.assert_valid(&namespace);
+        found[usize::from(is_new)] += 1;
+        if is_done && found[1] > 3 {
+            break;
+        }
+    }
+    assert!(found[0] > 3, "{found:?}");
 }

@@ -173,10 +173,7 @@ impl Definitions {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
-        if looked_through.is_some_and(|then| !Arc::ptr_eq(&then, &collection)) {
-            let snapshot = self.reads().snapshot()?;
-            self.refuse_shared_keys(&collection, which, &snapshot, operation)?;
-        }
+        self.look_again(looked_through, &collection, which, operation)?;
         let index_catalog = self.catalog().index_catalog(&collection)?;
         let chosen = index_to_modify(&collection, &index_catalog.indexes, which, &change)?;
         let Some(chosen) = chosen else {
@@ -212,6 +209,23 @@ impl Definitions {
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)?;
         Ok(was)
+    }
+
+    /// Looks through an index again that is to become unique, where the collection is no longer what it was. It is held exclusively.
+    fn look_again(
+        &self,
+        looked_through: Option<Arc<Collection>>,
+        collection: &Arc<Collection>,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        match looked_through {
+            Some(then) if !Arc::ptr_eq(&then, collection) => {
+                let snapshot = self.reads().snapshot()?;
+                self.refuse_shared_keys(collection, which, &snapshot, operation)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses to let an index refuse shared keys that could not be made so.

@@ -349,9 +349,7 @@ impl Index {
             accesses: None,
         };
         index.read_options(spec)?;
-        index.unique_entries = index.unique;
-        // What it promises is kept already.
-        index.prepare_unique &= !index.unique;
+        index.settle_unique();
         if index.sparse && index.partial.is_some() {
             return Err(cannot_create(
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options".to_owned(),
@@ -564,6 +562,12 @@ impl Index {
             let value = element.value();
             match option {
                 "key" | "name" | "ns" | "comment" => {}
+    /// Gives a unique index the entries of one, and takes the promise away that it keeps already.
+    fn settle_unique(&mut self) {
+        self.unique_entries = self.unique;
+        self.prepare_unique &= !self.unique;
+    }
+
                 "background" => {
                     truth(option, value)?;
                     self.background = Some(value.into());
