@@ -162,3 +162,22 @@ def test_both_forms_survive_a_restart(durable):
                 client.db[name].insert_one({"a": 1})
             client.db[name].insert_one({"a": 3})
             assert client.db[name].find_one({"a": 2})["_id"] == 2
+
+
+def test_reIndex_builds_the_indexes_anew(collection):
+    collection.insert_many([{"_id": number, "a": number % 7, "b": [number]} for number in range(500)])
+    collection.create_index("a", hidden=True)
+    collection.create_index("b", unique=True)
+    collection.create_index([("t", "text")])
+    before = list(collection.list_indexes())
+    reply = collection.database.command("reIndex", collection.name)
+    assert (reply["nIndexesWas"], reply["nIndexes"]) == (4, 4)
+    assert reply["indexes"] == before == list(collection.list_indexes())
+    assert collection.find({"b": 77}).hint("b_1").to_list() == [{"_id": 77, "a": 0, "b": [77]}]
+    with pytest.raises(DuplicateKeyError):
+        collection.insert_one({"b": 77})
+    collection.database.create_collection("view", viewOn=collection.name, pipeline=[])
+    for name, code in [("none", 26), ("view", 166)]:
+        with pytest.raises(OperationFailure) as refused:
+            collection.database.command("reIndex", name)
+        assert refused.value.code == code

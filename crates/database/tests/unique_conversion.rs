@@ -329,3 +329,65 @@ fn of_many_writers_of_one_key_one_goes_through() {
         setup.assert_valid();
     }
 }
+
+#[test]
+fn a_rebuilt_index_is_as_it_was_and_a_converted_one_has_the_form_of_a_unique_one() {
+    let mut setup = Setup::new(&doc! {});
+    let documents: Vec<Document> = (0..3000).map(|id| document(id, id)).collect();
+    for piece in documents.chunks(500) {
+        assert_eq!(setup.insert(piece), []);
+    }
+    let others = [
+        doc! { "key": { "b": 1 }, "name": "b", "hidden": true, "sparse": true },
+        doc! { "key": { "a": -1 }, "name": "u", "unique": true },
+    ];
+    let (operation, level) = (Operation::default(), Level::Written);
+    let database = setup.database();
+    database
+        .create_indexes(&namespace(), &others, &operation, level)
+        .unwrap();
+    setup.prepare(true);
+    setup.convert().unwrap();
+    let database = setup.database();
+    let before = database.list_indexes(&namespace()).unwrap();
+    let idents = |database: &Database| -> Vec<(bool, u64)> {
+        let collection = database.collection(&namespace()).unwrap().unwrap();
+        let snapshot = database.snapshot(&namespace()).unwrap().unwrap();
+        assert_eq!(collection.ident, snapshot.collection.ident);
+        let indexes = &snapshot.index_catalog().unwrap().indexes;
+        let seen = indexes.iter();
+        seen.map(|index| (index.unique_entries, index.ident.0))
+            .collect()
+    };
+    let old = idents(database);
+    let next = std::sync::atomic::AtomicI32::new(3000);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                assert_eq!(setup.insert(&[document(id, id)]), []);
+                let taken = setup.insert(&[document(-1, id)]);
+                assert_eq!(taken, [(0, DUPLICATE)]);
+            }
+        });
+        let rebuilt = database.rebuild_indexes(&namespace(), &operation, level);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        writer.join().unwrap();
+        rebuilt.unwrap();
+    });
+    for _ in 0..2 {
+        let database = setup.database();
+        assert_eq!(database.list_indexes(&namespace()).unwrap(), before);
+        let new = idents(database);
+        assert_eq!(new.len(), old.len());
+        for ((_, was), (_, is)) in old.iter().zip(&new) {
+            assert!(is > was, "each is a new one");
+        }
+        let forms: Vec<bool> = new.iter().map(|(form, _)| *form).collect();
+        assert_eq!(forms, [true, false, true]);
+        assert_eq!(setup.insert(&[document(-1, 5)]), [(0, DUPLICATE)]);
+        setup.assert_valid();
+        setup.restart();
+    }
+}

@@ -157,6 +157,14 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
+    /// Builds every index of a collection anew, but that on `_id`.
+    fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Makes a collection a capped one, of the last of its documents that have room.
     fn convert_to_capped(
         &self,
@@ -363,6 +371,15 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::resize_capped(self, namespace, size_bytes, documents_max, operation, level)
+    }
+
+    fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::rebuild_indexes(self, namespace, operation, level)
     }
 
     fn convert_to_capped(

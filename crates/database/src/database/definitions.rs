@@ -124,6 +124,16 @@ impl Database {
             .create_indexes(namespace, specs, operation, level)
     }
 
+    /// Builds every index of a collection anew, but that on `_id`.
+    pub fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.builder.rebuild_indexes(namespace, operation, level)
+    }
+
     /// The specifications of a collection's indexes, `_id_` first.
     pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         self.definitions.list_indexes(namespace)

@@ -503,6 +503,12 @@ impl Index {
         self.unique && !self.unique_entries
     }
 
+    /// Gives it another name.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.name = name.into();
+        self.spec = self.normal_spec();
+    }
+
     /// Makes it unique, with the entries that it has.
     pub(crate) fn become_unique(&mut self) {
         self.unique = true;
@@ -556,18 +562,18 @@ impl Index {
             && self.collation == other.collation
     }
 
-    fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
-        for element in spec {
-            let option = element.name().as_str()?;
-            let value = element.value();
-            match option {
-                "key" | "name" | "ns" | "comment" => {}
     /// Gives a unique index the entries of one, and takes the promise away that it keeps already.
     fn settle_unique(&mut self) {
         self.unique_entries = self.unique;
         self.prepare_unique &= !self.unique;
     }
 
+    fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
+        for element in spec {
+            let option = element.name().as_str()?;
+            let value = element.value();
+            match option {
+                "key" | "name" | "ns" | "comment" => {}
                 "background" => {
                     truth(option, value)?;
                     self.background = Some(value.into());

@@ -100,6 +100,7 @@ mod query_settings;
 mod query_shape;
 mod query_shape_arguments;
 mod query_stats;
+mod re_index;
 mod refresh_sessions;
 mod remove_query_settings;
 mod rename_collection;
@@ -222,6 +223,7 @@ pub static COMMANDS: &[&Command] = &[
     &plan_cache_set_filter::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
+    &re_index::COMMAND,
     &remove_query_settings::COMMAND,
     &rename_collection::COMMAND,
     &repl_set_get_config::COMMAND,

@@ -85,10 +85,6 @@ static LACKS: &[Lack] = &[
         ],
     },
     Lack {
-        why: "an index is made anew by dropping and creating it",
-        commands: &["reIndex"],
-    },
-    Lack {
         why: "there is no queryable encryption",
         commands: &[
             "cleanupStructuredEncryptionData",
