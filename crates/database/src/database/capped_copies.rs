@@ -1,5 +1,5 @@
 //! Capped copies of collections: the last documents of one, as many as have room, in a new capped collection, which takes the place of
-//! the old one (`convert_to_capped`) or stands beside it (`clone_as_capped`).
+//! the old one (`convert`) or stands beside it (`clone_beside`).
 //!
 //! Keeps true: readers, and whoever opens the database after a crash, find the old collection or the whole new one. The copy is filled
 //! as a temporary collection, which one commit puts in its place. While a collection is converted it is held exclusively, so that no
@@ -30,20 +30,23 @@ const ENCRYPTED: ErrorCode = ErrorCode(6_367_302);
 /// An index is being built.
 const BUILD_IN_PROGRESS: ErrorCode = ErrorCode(12_587);
 
-impl Database {
-    /// Makes a collection a capped one, of the last of its documents that have room. Its indexes go, but for that on `_id`.
-    pub fn convert_to_capped(
+/// Who makes such copies in a database.
+pub(super) struct CappedCopies<'d>(pub &'d Database);
+
+impl CappedCopies<'_> {
+    /// Makes a collection a capped one. Its indexes go, but for that on `_id`.
+    pub fn convert(
         &self,
         namespace: &Namespace,
         size_bytes: i64,
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let collection = self.catalog.get(namespace)?;
+        let collection = self.0.catalog.get(namespace)?;
         let collection = collection.ok_or_else(|| not_found(namespace))?;
         let options = capped_options(&collection, size_bytes)?;
         self.through_temporary(namespace, &options, operation, |temporary| {
-            let (_ddl, held) = self.holds.lock_collection(namespace, operation)?;
+            let (_ddl, held) = self.0.holds.lock_collection(namespace, operation)?;
             let Some((collection, _hold)) = held else {
                 return Err(not_found(namespace));
             };
@@ -53,14 +56,15 @@ impl Database {
                 return Err(Error::invalid(ErrorCode::COMMAND_FAILED, message));
             }
             self.copy_last(namespace, temporary, operation)?;
-            self.definitions
+            self.0
+                .definitions
                 .take_place(temporary, &collection, operation)
         })
-        .and_then(|lsn| self.commits.settle(Some(lsn), level))
+        .and_then(|lsn| self.0.commits.settle(Some(lsn), level))
     }
 
     /// Copies the last documents of a collection, as many as have room, into a new capped one.
-    pub fn clone_as_capped(
+    pub fn clone_beside(
         &self,
         from: &Namespace,
         to: &Namespace,
@@ -68,19 +72,19 @@ impl Database {
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        let Some(source) = self.catalog.get(from)? else {
+        let Some(source) = self.0.catalog.get(from)? else {
             let message = format!("source collection {from} does not exist");
             return Err(Error::NamespaceNotFound(message));
         };
         let options = capped_options(&source, size_bytes)?;
-        if self.catalog.get(to)?.is_some() {
+        if self.0.catalog.get(to)?.is_some() {
             return Err(Error::NamespaceExists(format!(
                 "cloneCollectionAsCapped failed - destination collection {to} already exists. source collection: {from}"
             )));
         }
         self.through_temporary(to, &options, operation, |temporary| {
             self.copy_last(from, temporary, operation)?;
-            (self.definitions).replace_collection(temporary, to, None, operation, level)
+            (self.0.definitions).replace_collection(temporary, to, None, operation, level)
         })
     }
 
@@ -94,20 +98,20 @@ impl Database {
     ) -> Result<T> {
         let options = options.as_raw();
         let temporary =
-            (self.definitions).create_temporary(target.database(), options, operation)?;
+            (self.0.definitions).create_temporary(target.database(), options, operation)?;
         // The documents suited the validator, or were there before it.
         operation.bypass_validation();
         let done = work(&temporary);
         if done.is_err() {
             // The operation may have been killed, and the collection goes all the same. After the next start it would.
             let unbound = Operation::default();
-            let _ = run_unbound(|| self.drop_collection(&temporary, &unbound, Level::Written));
+            let _ = run_unbound(|| self.0.drop_collection(&temporary, &unbound, Level::Written));
         }
         done
     }
 
     fn refuse_builds(&self, collection: &Collection) -> Result<()> {
-        let indexes = &self.catalog.index_catalog(collection)?.indexes;
+        let indexes = &self.0.catalog.index_catalog(collection)?.indexes;
         match indexes.iter().any(|index| index.building) {
             false => Ok(()),
             true => {
@@ -122,8 +126,8 @@ impl Database {
 
     /// Copies the last documents of `from`, as many as have room, into a capped collection.
     fn copy_last(&self, from: &Namespace, to: &Namespace, operation: &Operation) -> Result<()> {
-        let source = self.snapshot(from)?.ok_or_else(|| not_found(from))?;
-        let target = self.catalog.get(to)?.ok_or_else(|| not_found(to))?;
+        let source = self.0.snapshot(from)?.ok_or_else(|| not_found(from))?;
+        let target = self.0.catalog.get(to)?.ok_or_else(|| not_found(to))?;
         let bounds = target.capped.expect("it was made a capped one");
         let Some(first) = first_to_fit(&source, bounds, operation)? else {
             return Ok(());
@@ -154,7 +158,7 @@ impl Database {
         let mut left = documents.as_slice();
         while !left.is_empty() {
             let level = Level::Written;
-            let inserted = (self.writer).insert_piece(operation, to, left, true, level)?;
+            let inserted = (self.0.writer).insert_piece(operation, to, left, true, level)?;
             if let Some((_, error)) = inserted.errors.into_iter().next() {
                 return Err(error);
             }

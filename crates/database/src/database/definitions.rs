@@ -6,6 +6,7 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 
 use super::Database;
+use super::capped_copies::CappedCopies;
 use crate::catalog::collection::{Collection, CollectionDefinition, CollectionKind};
 use crate::definitions::changes::{Dropped, OnMade};
 use crate::definitions::collection_stats::CollStats;
@@ -266,6 +267,29 @@ impl Database {
     ) -> Result<()> {
         self.definitions
             .resize_capped(namespace, size_bytes, documents_max, operation, level)
+    }
+
+    /// Makes a collection a capped one, of the last of its documents that have room. Its indexes go, but for that on `_id`.
+    pub fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        CappedCopies(self).convert(namespace, size_bytes, operation, level)
+    }
+
+    /// Copies the last documents of a collection, as many as have room, into a new capped one.
+    pub fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        CappedCopies(self).clone_beside(from, to, size_bytes, operation, level)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it.
