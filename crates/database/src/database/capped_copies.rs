@@ -27,9 +27,6 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// An encrypted collection cannot be capped.
 const ENCRYPTED: ErrorCode = ErrorCode(6_367_302);
 
-/// An index is being built.
-const BUILD_IN_PROGRESS: ErrorCode = ErrorCode(12_587);
-
 /// Who makes such copies in a database.
 pub(super) struct CappedCopies<'d>(pub &'d Database);
 
@@ -119,7 +116,8 @@ impl CappedCopies<'_> {
                 let message = format!(
                     "cannot perform operation: an index build is currently running for collection '{name}'"
                 );
-                Err(Error::invalid(BUILD_IN_PROGRESS, message))
+                let code = ErrorCode::BACKGROUND_OPERATION_IN_PROGRESS_FOR_NAMESPACE;
+                Err(Error::invalid(code, message))
             }
         }
     }

@@ -27,7 +27,7 @@ const IDS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Entries stand in the order of so many bytes of their fields. Behind them they may be cut.
 const ORDERED_BYTES: usize = KEY_BYTES_MAX / 2;
 
-/// So many documents that share one key have more bytes of `_id`s than are told of.
+/// The documents that are held of one shared key: as many have more bytes of `_id`s than are told of.
 const RECORDS_MAX: usize = 1 << 20;
 
 impl Definitions {
