@@ -23,7 +23,30 @@ def test_data_size_is_that_of_the_documents(collection):
     reply = collection.database.command("dataSize", f"{collection.database.name}.nowhere")
     assert (reply["size"], reply["numObjects"]) == (0, 0)
     assert code_of(lambda: collection.database.command("dataSize", "nodot")) == 73
-    assert code_of(lambda: collection.database.command("dataSize", collection.full_name, min={"_id": 1})) == 238
+
+
+def test_data_size_between_two_keys(collection):
+    collection.insert_many([{"_id": number, "a": -number, "text": "x" * number} for number in range(100)])
+    collection.create_index([("a", -1)])
+
+    def data_size(**options):
+        return collection.database.command("dataSize", collection.full_name, **options)
+
+    for options in (
+        {"min": {"_id": 10}, "max": {"_id": 20}},
+        {"keyPattern": {"a": -1}, "min": {"a": -10}, "max": {"a": -20}},
+    ):
+        reply = data_size(**options)
+        # Each has 32 bytes and its text.
+        assert (reply["size"], reply["numObjects"], reply["estimate"]) == (10 * 32 + sum(range(10, 20)), 10, False)
+    average = collection.database.command("collStats", collection.name)["avgObjSize"]
+    reply = data_size(min={"_id": 10}, max={"_id": 20}, estimate=True)
+    assert (reply["size"], reply["numObjects"], reply["estimate"]) == (10 * int(average), 10, True)
+    reply = data_size(min={"_id": 10}, max={"_id": 20}, maxObjects=3)
+    assert (reply["numObjects"], reply["maxReached"]) == (4, True)
+    assert data_size(min={}, max={})["numObjects"] == data_size(estimate=True)["numObjects"] == 100
+    assert code_of(lambda: data_size(min={"_id": 1})) == 2
+    assert code_of(lambda: data_size(min={"none": 1}, max={"none": 2})) == 96
 
 
 def test_db_hash_is_of_the_documents_alone(client, database):
@@ -435,3 +458,28 @@ def test_the_last_step_of_an_upgrade_is_acknowledged(client):
 def test_a_pipeline_that_reads_no_collection_has_the_form_of_other_plans(database):
     explained = database.command("explain", {"aggregate": 1, "pipeline": [{"$documents": [{"a": 1}]}], "cursor": {}})
     assert explained["explainVersion"] == "1" and "$documents" in explained["stages"][0]
+
+
+def test_explain_shows_the_bounds_of_queries(client, collection):
+    collection.insert_one({"a": 1})
+    sort_bytes = "internalQueryMaxBlockingSortMemoryUsageBytes"
+    whole = client.admin.command("getParameter", 1, **{sort_bytes: 1})[sort_bytes]
+    for command in ({"find": collection.name}, {"aggregate": collection.name, "pipeline": [{"$group": {"_id": "$a"}}], "cursor": {}}):
+        reply = collection.database.command("explain", command)
+        assert list(reply)[-3:] == ["serverInfo", "serverParameters", "ok"]
+        assert reply["serverParameters"] == {
+            "internalQueryFacetBufferSizeBytes": 104857600,
+            "internalQueryFacetMaxOutputDocSizeBytes": 64 << 20,
+            "internalLookupStageIntermediateDocumentMaxSizeBytes": 104857600,
+            "internalDocumentSourceGroupMaxMemoryBytes": 104857600,
+            sort_bytes: whole,
+            "internalQueryProhibitBlockingMergeOnMongoS": 0,
+            "internalDocumentSourceSetWindowFieldsMaxMemoryBytes": 104857600,
+            "internalQueryFrameworkControl": "forceClassicEngine",
+        }
+    client.admin.command("setParameter", 1, **{sort_bytes: 1 << 20})
+    try:
+        reply = collection.database.command("explain", {"find": collection.name})
+        assert reply["serverParameters"][sort_bytes] == 1 << 20
+    finally:
+        client.admin.command("setParameter", 1, **{sort_bytes: whole})

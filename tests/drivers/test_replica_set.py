@@ -488,3 +488,10 @@ def test_a_cursor_fails_after_it_was_taken(set_client, things):
     with pytest.raises(OperationFailure) as raised:
         list(cursor)
     assert raised.value.code == 8
+
+
+def test_a_set_does_not_reindex(things):
+    things.insert_one({})
+    with pytest.raises(OperationFailure, match="only allowed on a standalone") as refused:
+        things.database.command("reIndex", things.name)
+    assert refused.value.code == 20

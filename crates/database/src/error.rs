@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quarry_bson::Document;
+use quarry_bson::{Document, Value};
 use quarry_collation::Collation;
 
 use crate::error_code::ErrorCode;
@@ -30,6 +30,8 @@ pub enum Error {
     },
     /// A unique key is taken.
     DuplicateKey(Box<DuplicateKey>),
+    /// An index cannot be made unique: documents share keys of it.
+    SharedKeys(Box<SharedKeys>),
     /// A document does not suit the validator of its collection; with MongoDB's `errInfo`.
     InvalidDocument(Box<Document>),
     /// killOp, or the client has gone.
@@ -75,6 +77,15 @@ pub struct DuplicateKey {
     pub key_value: Document,
     /// How the index tells strings apart.
     pub collation: Collation,
+}
+
+/// Documents that keep an index from being made unique.
+#[derive(Debug, Clone, Default)]
+pub struct SharedKeys {
+    /// A document for each shared key, with the `_id`s of those that share it in `ids`.
+    pub violations: Vec<Value>,
+    /// There are more of them than are told.
+    pub is_cut: bool,
 }
 
 impl Error {
@@ -145,6 +156,7 @@ impl Error {
             Error::IndexNotFound(_) => ErrorCode::INDEX_NOT_FOUND,
             Error::Invalid { code, .. } => *code,
             Error::DuplicateKey(_) => ErrorCode::DUPLICATE_KEY,
+            Error::SharedKeys(_) => ErrorCode::CANNOT_CONVERT_INDEX_TO_UNIQUE,
             Error::InvalidDocument(_) => ErrorCode::DOCUMENT_VALIDATION_FAILURE,
             Error::Interrupted => ErrorCode::INTERRUPTED,
             Error::Stopped => ErrorCode::INTERRUPTED_AT_SHUTDOWN,
@@ -188,6 +200,12 @@ impl fmt::Display for Error {
                 }
                 write!(f, " dup key: {}", d.key_value)
             }
+            Error::SharedKeys(keys) if keys.is_cut => f.write_str(
+                "Cannot convert the index to unique. Too many conflicting documents were detected. Please resolve them and rerun collMod.",
+            ),
+            Error::SharedKeys(_) => f.write_str(
+                "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.",
+            ),
             Error::InvalidDocument(_) => f.write_str("Document failed validation"),
             Error::Interrupted => f.write_str("operation was interrupted"),
             Error::Stopped => f.write_str("interrupted at shutdown"),

@@ -68,7 +68,7 @@ pub use definitions::database_stats::DbStats;
 pub use definitions::index_changes::{IndexUse, clustered_index};
 pub use definitions::known_index::IndexesCreated;
 pub use definitions::listing::ExpiringIndex;
-pub use error::{DuplicateKey, Error, Result};
+pub use error::{DuplicateKey, Error, Result, SharedKeys};
 pub use error_code::ErrorCode;
 pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};
 pub use events::change_point::{CHANGE_POINT_BYTES, ChangePoint};
@@ -76,7 +76,7 @@ pub use events::change_reader::{ChangeReader, ChangeScope, ChangesFrom, ChangesR
 pub use events::update_description::{DescribedStep, describe_path, shown_description};
 pub use index::access_counter::AccessCounter;
 pub use index::definition::{
-    ID_INDEX_NAME, Index, IndexChange, KeyField, KeyPattern, TEXT, WILDCARD,
+    ID_INDEX_NAME, Index, IndexChange, KeyField, KeyPattern, PREPARE_UNIQUE, TEXT, WILDCARD,
 };
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,

@@ -54,7 +54,7 @@ pub(crate) fn check(index: &Index) -> Result<Document> {
         );
         return Err(Error::location(31_303, text));
     }
-    if index.unique {
+    if index.unique || index.prepare_unique {
         let text = "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.";
         return Err(Error::location(16_764, text));
     }

@@ -5,6 +5,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use quarry_bson::DocumentBuilder;
+
+use crate::expression::bounds::VALUE_BYTES_MAX;
 use crate::stage_memory::MEMORY_BYTES_MAX;
 
 /// A parameter with its value now.
@@ -50,6 +53,31 @@ pub static DENSIFY_DOCUMENTS: Parameter =
 /// How many queries a second `$queryStats` counts: none where it is 0, all where it is -1.
 pub static QUERY_STATS_RATE_LIMIT: Parameter =
     Parameter::number("internalQueryStatsRateLimit", -1, 0);
+
+/// Appends the bounds by which a query is planned and run, under the names that explain has for them.
+pub fn append_bounds(out: &mut DocumentBuilder<'_>) {
+    let stage = MEMORY_BYTES_MAX as i64;
+    for (name, value) in [
+        ("internalQueryFacetBufferSizeBytes", stage),
+        (
+            "internalQueryFacetMaxOutputDocSizeBytes",
+            VALUE_BYTES_MAX as i64,
+        ),
+        ("internalLookupStageIntermediateDocumentMaxSizeBytes", stage),
+        (GROUP_MEMORY_BYTES.name, GROUP_MEMORY_BYTES.get()),
+        (SORT_MEMORY_BYTES.name, SORT_MEMORY_BYTES.get()),
+        // There is no other server to merge on.
+        ("internalQueryProhibitBlockingMergeOnMongoS", 0),
+        ("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", stage),
+    ] {
+        match i32::try_from(value) {
+            Ok(value) => out.append(name, value),
+            Err(_) => out.append(name, value),
+        };
+    }
+    // There is one engine, and no other one that could be tried.
+    out.append("internalQueryFrameworkControl", "forceClassicEngine");
+}
 
 /// All of them, by name.
 pub static ALL: &[&Parameter] = &[

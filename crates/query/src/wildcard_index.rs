@@ -200,7 +200,7 @@ pub(crate) fn check(index: &Index) -> Result<Document> {
         let text = format!("Index type 'wildcard' does not support the {option} option");
         Err(Error::cannot_create_index(text))
     };
-    if index.unique {
+    if index.unique || index.prepare_unique {
         return refused("unique");
     }
     if index.sparse {

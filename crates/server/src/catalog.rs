@@ -139,6 +139,51 @@ pub trait Catalog: Sync {
         level: Level,
     ) -> Result<()>;
 
+    /// Fails where an index could not be made unique: it does not refuse shared keys, or documents share one.
+    fn check_conversion_to_unique(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()>;
+
+    /// Gives a capped collection other bounds; one that is not given stays.
+    fn resize_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: Option<i64>,
+        documents_max: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Builds every index of a collection anew, but that on `_id`.
+    fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Makes a collection a capped one, of the last of its documents that have room.
+    fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
+    /// Copies the last documents of a collection that have room into a new capped one.
+    fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()>;
+
     /// Tells change streams that a collection was modified, and changes nothing of it.
     fn modify_nothing(
         &self,
@@ -306,6 +351,56 @@ impl Catalog for Database {
         level: Level,
     ) -> Result<()> {
         Database::set_granularity(self, namespace, granularity, operation, level)
+    }
+
+    fn check_conversion_to_unique(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        Database::check_conversion_to_unique(self, namespace, which, operation)
+    }
+
+    fn resize_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: Option<i64>,
+        documents_max: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::resize_capped(self, namespace, size_bytes, documents_max, operation, level)
+    }
+
+    fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::rebuild_indexes(self, namespace, operation, level)
+    }
+
+    fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::convert_to_capped(self, namespace, size_bytes, operation, level)
+    }
+
+    fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        Database::clone_as_capped(self, from, to, size_bytes, operation, level)
     }
 
     fn modify_nothing(

@@ -182,7 +182,12 @@ impl IndexBuilder {
         }))
     }
 
-    fn build(&self, namespace: &Namespace, idents: &[Ident], operation: &Operation) -> Result<()> {
+    pub(super) fn build(
+        &self,
+        namespace: &Namespace,
+        idents: &[Ident],
+        operation: &Operation,
+    ) -> Result<()> {
         let source = Source {
             parts: &self.parts,
             namespace,
@@ -347,7 +352,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
 }
 
 /// Fails when one of the indexes was dropped while it was built.
-fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()> {
+pub(super) fn check_all_stand(index_catalog: &IndexCatalog, idents: &[Ident]) -> Result<()> {
     let stands = |ident: &Ident| {
         index_catalog
             .indexes

@@ -9,6 +9,7 @@ pub(crate) mod index_build;
 mod pace;
 mod piece;
 mod read_ahead;
+mod reindex;
 pub(crate) mod unique_build;
 
 use crate::write::WriteParts;

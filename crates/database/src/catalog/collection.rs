@@ -41,6 +41,9 @@ pub const COLLATION: &str = "collation";
 /// The version of an index's sort keys in its entry, beside its specification.
 const SORT_KEYS: &str = "sortKeys";
 
+/// The mark of an index in its entry that was made unique after its creation. Its entries stand as those of other indexes do.
+const CONVERTED: &str = "converted";
+
 /// Bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
@@ -374,6 +377,9 @@ impl Collection {
                 let version = stored.get_str(SORT_KEYS).unwrap_or_default();
                 index.sort_keys = Some(version.into());
             }
+            if stored.get(CONVERTED).is_some_and(|it| it.is_truthy()) {
+                index.become_unique();
+            }
             index.building = stored
                 .get("building")
                 .is_some_and(|value| value.is_truthy());
@@ -384,6 +390,7 @@ impl Collection {
             .position(|index| self.capped.is_some() && &*index.name == ID_INDEX_NAME);
         if let Some(position) = id_index {
             indexes[position].unique = true;
+            indexes[position].unique_entries = true;
         }
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {
@@ -420,7 +427,7 @@ impl IndexCatalog {
         let mut keys = KeyBuffer::default();
         let found = self.keys.extract(document);
         self.keys
-            .entries(number, index, &found, target, &mut keys)?;
+            .standing_entries(number, index, &found, target, &mut keys)?;
         Ok(!keys.entries.is_empty())
     }
 }
@@ -453,8 +460,11 @@ pub(crate) fn new_entry(
 fn stored_index(index: &Index) -> Document {
     let mut stored = Document::new();
     stored.append("ident", ident_value(index.ident));
-    stored.append("spec", index.spec.as_raw());
+    stored.append("spec", index.stored_spec());
     stored.append("building", index.building);
+    if index.is_converted() {
+        stored.append(CONVERTED, true);
+    }
     if let Some(version) = &index.sort_keys {
         stored.append(SORT_KEYS, &**version);
     }

@@ -6,6 +6,7 @@ use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
 
 use super::Database;
+use super::capped_copies::CappedCopies;
 use crate::catalog::collection::{Collection, CollectionDefinition, CollectionKind};
 use crate::definitions::changes::{Dropped, OnMade};
 use crate::definitions::collection_stats::CollStats;
@@ -124,6 +125,16 @@ impl Database {
             .create_indexes(namespace, specs, operation, level)
     }
 
+    /// Builds every index of a collection anew, but that on `_id`.
+    pub fn rebuild_indexes(
+        &self,
+        namespace: &Namespace,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.builder.rebuild_indexes(namespace, operation, level)
+    }
+
     /// The specifications of a collection's indexes, `_id_` first.
     pub fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<Document>> {
         self.definitions.list_indexes(namespace)
@@ -168,6 +179,17 @@ impl Database {
     ) -> Result<IndexChange> {
         self.definitions
             .modify_index(namespace, which, change, operation, level)
+    }
+
+    /// Fails where an index could not be made unique: it does not refuse shared keys, or documents share one.
+    pub fn check_conversion_to_unique(
+        &self,
+        namespace: &Namespace,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        self.definitions
+            .check_conversion_to_unique(namespace, which, operation)
     }
 
     /// Gives a view another definition. Whether the pipeline can be run is for the caller to say.
@@ -232,6 +254,42 @@ impl Database {
     ) -> Result<()> {
         self.definitions
             .set_expire_after(namespace, seconds, operation, level)
+    }
+
+    /// Gives a capped collection other bounds; one that is not given stays. The next insert removes what is beyond them.
+    pub fn resize_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: Option<i64>,
+        documents_max: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        self.definitions
+            .resize_capped(namespace, size_bytes, documents_max, operation, level)
+    }
+
+    /// Makes a collection a capped one, of the last of its documents that have room. Its indexes go, but for that on `_id`.
+    pub fn convert_to_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        CappedCopies(self).convert(namespace, size_bytes, operation, level)
+    }
+
+    /// Copies the last documents of a collection, as many as have room, into a new capped one.
+    pub fn clone_as_capped(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        size_bytes: i64,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        CappedCopies(self).clone_beside(from, to, size_bytes, operation, level)
     }
 
     /// Tells change streams that a collection was modified, and changes nothing of it.

@@ -1,5 +1,6 @@
 //! The database: opened on an engine, with its journal, catalog, locks and background threads.
 
+mod capped_copies;
 mod data;
 mod definitions;
 mod files_lock;

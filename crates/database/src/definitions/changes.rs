@@ -204,17 +204,33 @@ impl Definitions {
         };
         source.refuse_view()?;
         refuse_renamed_series(&source, to, target)?;
+        let replaced = self.holds.hold_exclusive(to, operation)?;
+        let existing = replaced.as_ref().map(|(existing, _)| &**existing);
+        let entry = self.renamed_entry(&source, to, existing, target)?;
+        let lsn = self.put_in_place(&source, to, existing, entry, operation)?;
+        drop((replaced, hold, name, ddl));
+        self.commits.settle(Some(lsn), level)
+    }
+
+    /// Commits the entry of a collection under another name, in place of what has that name. The caller holds both exclusively, behind
+    /// the DDL mutex.
+    pub(super) fn put_in_place(
+        &self,
+        source: &Collection,
+        to: &Namespace,
+        existing: Option<&Collection>,
+        entry: Document,
+        operation: &Operation,
+    ) -> Result<u64> {
+        let from = &source.namespace;
         let mut batch = WriteBatch::new();
         let mut event = DefinitionEvent::new(
             DefinitionKind::Rename,
             source.told_name(),
             Some(source.uuid),
         )
-        .with("to", told_as(&source, to));
-        let replaced = self.holds.hold_exclusive(to, operation)?;
-        let existing = replaced.as_ref().map(|(existing, _)| &**existing);
-        let indexes = &self.catalog.index_catalog(&source)?.indexes;
-        let entry = self.renamed_entry(&source, to, existing, target)?;
+        .with("to", told_as(source, to));
+        let indexes = &self.catalog.index_catalog(source)?.indexes;
         if let Some(existing) = existing {
             self.stage_drop(existing, &mut batch)?;
             event = event.with_uuid("dropTarget", &existing.uuid);
@@ -230,9 +246,7 @@ impl Definitions {
         }
         stage_expiring(indexes, to, &mut batch);
         stage_expiring_records(&Collection::from_entry(to.clone(), entry)?, &mut batch);
-        let lsn = self.commit_definitions(0, &[event], &batch)?;
-        drop((replaced, hold, name, ddl));
-        self.commits.settle(Some(lsn), level)
+        self.commit_definitions(0, &[event], &batch)
     }
 
     /// The entry of a collection under its new name, if what has that name may make room.
@@ -354,6 +368,7 @@ impl Definitions {
             let ident = self.commits.allocate_ident();
             let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
             index.unique = true;
+            index.unique_entries = true;
             Some(index)
         } else if let Some(mut spec) = series {
             // It keeps strings as the collection compares them.
@@ -453,7 +468,7 @@ pub(crate) fn stage_expiring_records(collection: &Collection, batch: &mut WriteB
 }
 
 /// The options without the one that a collection has until it gets its place.
-fn lasting(options: RawDocument<'_>) -> Document {
+pub(super) fn lasting(options: RawDocument<'_>) -> Document {
     Document::build(|out| {
         for option in options.iter().filter(|option| option.name() != TEMPORARY) {
             out.append_element(option);
@@ -485,6 +500,6 @@ fn refuse_renamed_series(
     }
 }
 
-pub(super) fn not_found(namespace: &Namespace) -> Error {
+pub(crate) fn not_found(namespace: &Namespace) -> Error {
     Error::NamespaceNotFound(format!("ns does not exist: {namespace}"))
 }

@@ -1,5 +1,7 @@
 //! The indexes that a collection lists, how often each was read by, and their changes: dropped, hidden, made to expire.
 
+use std::sync::Arc;
+
 use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
@@ -112,7 +114,7 @@ impl Definitions {
                         "cannot drop _id index",
                     ));
                 }
-                None if names_id(*value, &collection) => {
+                None if is_of_id(*value, &collection) => {
                     return Err(Error::invalid(
                         ErrorCode::INVALID_OPTIONS,
                         "cannot drop _id index",
@@ -162,17 +164,24 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<IndexChange> {
+        let looked_through = match change.unique {
+            true => Some(self.look_for_shared_keys(namespace, which, operation)?),
+            false => None,
+        };
         let (ddl, held) = self.holds().lock_collection(namespace, operation)?;
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
+        self.look_again(looked_through, &collection, which, operation)?;
         let index_catalog = self.catalog().index_catalog(&collection)?;
         let chosen = index_to_modify(&collection, &index_catalog.indexes, which, &change)?;
-        let was = IndexChange {
-            hidden: Some(chosen.hidden),
-            expire_after_s: chosen.expire_after_s,
+        let Some(chosen) = chosen else {
+            drop((hold, ddl));
+            self.commits().settle(None, level)?;
+            return Ok(IndexChange::of_id());
         };
+        let was = IndexChange::as_is(chosen);
         if change.changes_nothing_of(chosen) {
             drop((hold, ddl));
             self.commits().settle(None, level)?;
@@ -183,6 +192,9 @@ impl Definitions {
         for index in &index_catalog.indexes {
             let is_chosen = index.ident == chosen.ident;
             indexes.push(index.with(if is_chosen { &change } else { &none })?);
+        }
+        if change.prepare_unique == Some(true) {
+            self.check_prepared(&collection, chosen, &change)?;
         }
         let event = DefinitionEvent::new(
             DefinitionKind::Modify,
@@ -197,6 +209,37 @@ impl Definitions {
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)?;
         Ok(was)
+    }
+
+    /// Looks through an index again that is to become unique, where the collection is no longer what it was. It is held exclusively.
+    fn look_again(
+        &self,
+        looked_through: Option<Arc<Collection>>,
+        collection: &Arc<Collection>,
+        which: RawValue<'_>,
+        operation: &Operation,
+    ) -> Result<()> {
+        match looked_through {
+            Some(then) if !Arc::ptr_eq(&then, collection) => {
+                let snapshot = self.reads().snapshot()?;
+                self.refuse_shared_keys(collection, which, &snapshot, operation)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to let an index refuse shared keys that could not be made so.
+    fn check_prepared(
+        &self,
+        collection: &Collection,
+        index: &Index,
+        change: &IndexChange,
+    ) -> Result<()> {
+        let spec = index.with(change)?.spec;
+        if let Some(series) = &collection.series {
+            series_indexes::check(series, spec.as_raw())?;
+        }
+        self.catalog().checked(&spec).map(drop)
     }
 
     /// Commits the entry without the indexes that are not kept, and marks those as dropped.
@@ -233,33 +276,57 @@ impl Definitions {
     }
 }
 
-/// The index that is meant, if those options of it can be changed.
+/// The index that is meant, if those options of it can be changed; none where it is that on `_id`, of which nothing changes.
 fn index_to_modify<'i>(
     collection: &Collection,
     indexes: &'i [Index],
     which: RawValue<'_>,
     change: &IndexChange,
-) -> Result<&'i Index> {
-    if names_id(which, collection) {
-        return Err(match change.expire_after_s {
-            Some(_) => Error::invalid(
+) -> Result<Option<&'i Index>> {
+    if is_of_id(which, collection) {
+        return match (change.expire_after_s, change.hidden) {
+            (Some(_), _) => Err(Error::invalid(
                 ErrorCode::INVALID_OPTIONS,
                 "the _id field does not support TTL indexes",
-            ),
-            None => Error::invalid(ErrorCode::BAD_VALUE, "can't hide _id index"),
-        });
+            )),
+            (None, Some(_)) => Err(Error::invalid(ErrorCode::BAD_VALUE, "can't hide _id index")),
+            (None, None) => Ok(None),
+        };
     }
-    let Some(chosen) = find_index(indexes, which)? else {
-        return Err(Error::IndexNotFound(format!(
-            "cannot find index {} for ns {}",
-            shown(which),
-            collection.namespace
-        )));
-    };
+    let chosen = named_index(collection, indexes, which)?;
     if change.expire_after_s.is_some() {
         check_conversion(collection, chosen)?;
     }
-    Ok(chosen)
+    Ok(Some(chosen))
+}
+
+/// The index that is meant.
+fn named_index<'i>(
+    collection: &Collection,
+    indexes: &'i [Index],
+    which: RawValue<'_>,
+) -> Result<&'i Index> {
+    find_index(indexes, which)?.ok_or_else(|| no_index(collection, which))
+}
+
+/// The index that is meant, if it is built.
+pub(super) fn standing_index<'i>(
+    collection: &Collection,
+    indexes: &'i [Index],
+    which: RawValue<'_>,
+) -> Result<&'i Index> {
+    match named_index(collection, indexes, which)? {
+        index if index.building => Err(no_index(collection, which)),
+        index => Ok(index),
+    }
+}
+
+fn no_index(collection: &Collection, which: RawValue<'_>) -> Error {
+    Error::IndexNotFound(format!(
+        "cannot find index {} for ns {}",
+        shown(which),
+        collection.namespace
+    ))
 }
 
 /// Refuses to let the documents of an index expire that is none of a single field of a collection whose documents can go.
@@ -354,7 +421,7 @@ pub(crate) fn id_spec() -> Document {
 }
 
 /// Whether the index on `_id` is meant, by its name or its pattern.
-fn names_id(which: RawValue<'_>, collection: &Collection) -> bool {
+pub(super) fn is_of_id(which: RawValue<'_>, collection: &Collection) -> bool {
     match which {
         RawValue::String(name) => name == collection.id_index_name(),
         RawValue::Document(pattern) => {

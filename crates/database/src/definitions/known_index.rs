@@ -34,6 +34,7 @@ pub(crate) fn known<'i>(
 ) -> Result<Option<Known<'i>>> {
     if candidate.pattern.is_id() {
         let has_options = candidate.unique
+            || candidate.prepare_unique
             || candidate.sparse
             || candidate.partial.is_some()
             || candidate.expire_after_s.is_some();

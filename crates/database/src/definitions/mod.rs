@@ -16,3 +16,4 @@ pub(crate) mod noted;
 mod option_changes;
 pub(crate) mod replacement;
 pub(crate) mod series_indexes;
+mod unique_conversion;

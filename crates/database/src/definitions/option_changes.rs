@@ -1,4 +1,4 @@
-//! The options of a collection that can be changed (collMod): pre-images, the validator, when documents go, the definition of a view.
+//! The options of a collection that can be changed (collMod): pre-images, the validator, the bounds of a capped collection, when documents go, the definition of a view.
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 use quarry_journal::Level;
@@ -143,12 +143,58 @@ impl Definitions {
         self.commits().settle(Some(lsn), level)
     }
 
+    /// Gives a capped collection other bounds; one that is not given stays. The next insert removes what is beyond them.
+    pub fn resize_capped(
+        &self,
+        namespace: &Namespace,
+        size_bytes: Option<i64>,
+        documents_max: Option<i64>,
+        operation: &Operation,
+        level: Level,
+    ) -> Result<()> {
+        let (ddl, held) = self.holds().lock_collection(namespace, operation)?;
+        let Some((collection, hold)) = held else {
+            return Err(not_found(namespace));
+        };
+        collection.refuse_view()?;
+        if collection.capped.is_none() {
+            let text = "Collection must be capped.";
+            return Err(Error::invalid(ErrorCode::INVALID_OPTIONS, text));
+        }
+        let (mut changed, mut told, mut was) = (Document::new(), Document::new(), Document::new());
+        for (option, name, value) in [
+            ("size", "cappedSize", size_bytes),
+            ("max", "cappedMax", documents_max),
+        ] {
+            let Some(value) = value else {
+                continue;
+            };
+            changed.append(option, value);
+            told.append(name, value);
+            let before = collection.options().get(option);
+            was.append(name, before.unwrap_or(RawValue::Null));
+        }
+        let lsn = self.put_options_told(&collection, &changed, (&told, &was))?;
+        drop((hold, ddl));
+        self.commits().settle(Some(lsn), level)
+    }
+
     /// Commits the entry of a collection with other values of some options, and tells change streams of both.
     fn put_options(
         &self,
         collection: &Collection,
         changed: &Document,
         was: &Document,
+    ) -> Result<u64> {
+        self.put_options_told(collection, changed, (changed, was))
+    }
+
+    /// Like `put_options`, but the event calls the options otherwise.
+    fn put_options_told(
+        &self,
+        collection: &Collection,
+        changed: &Document,
+        (told, was): (&Document, &Document),
     ) -> Result<u64> {
         let mut options = Document::new();
         for option in collection.options() {
@@ -168,7 +214,7 @@ impl Definitions {
         let namespace = collection.told_name();
         let kind = DefinitionKind::Modify;
         let event = DefinitionEvent::new(kind, namespace, Some(collection.uuid));
-        let event = event.with("o", changed.as_raw()).with("was", was.as_raw());
+        let event = event.with("o", told.as_raw()).with("was", was.as_raw());
         let indexes = &self.catalog().index_catalog(collection)?.indexes;
         let indexes: Vec<&Index> = indexes.iter().collect();
         let mut batch = WriteBatch::new();

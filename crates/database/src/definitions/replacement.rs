@@ -7,12 +7,12 @@
 use quarry_bson::RawDocument;
 use quarry_journal::Level;
 
-use crate::catalog::collection::{Collection, CollectionDefinition};
-use crate::definitions::changes::{Definitions, RenameTarget};
+use crate::catalog::collection::{Collection, CollectionDefinition, new_entry};
+use crate::definitions::changes::{Definitions, RenameTarget, lasting, not_found};
 use crate::definitions::listing;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::index::definition::ID_INDEX_NAME;
+use crate::index::definition::{ID_INDEX_NAME, Index};
 use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
@@ -101,6 +101,24 @@ impl Definitions {
         )?;
         self.tell_made(target);
         Ok(())
+    }
+
+    /// Gives a temporary collection the name of another one, which goes and which the caller holds exclusively, behind the DDL mutex. It
+    /// keeps its own options.
+    pub(crate) fn take_place(
+        &self,
+        temporary: &Namespace,
+        replaced: &Collection,
+        operation: &Operation,
+    ) -> Result<u64> {
+        let held = self.holds().hold_exclusive(temporary, operation)?;
+        let (source, _hold) = held.ok_or_else(|| not_found(temporary))?;
+        let options = lasting(source.options());
+        let indexes = &self.catalog().index_catalog(&source)?.indexes;
+        let indexes: Vec<&Index> = indexes.iter().collect();
+        let entry = new_entry(source.ident, source.uuid, options.as_raw(), &indexes);
+        let to = &replaced.namespace;
+        self.put_in_place(&source, to, Some(replaced), entry, operation)
     }
 
     /// Drops the temporary collections with idents below this one: those that a crash has left.

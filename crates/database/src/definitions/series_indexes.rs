@@ -7,6 +7,7 @@ use quarry_bson::{RawDocument, RawValue};
 use crate::catalog::time_series::TimeSeries;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use crate::index::definition::PREPARE_UNIQUE;
 
 /// The kinds of indexes that stand over fields of measurements as well.
 const KINDS_OF_MEASUREMENTS: [&str; 1] = ["2dsphere"];
@@ -15,7 +16,7 @@ const KINDS_OF_MEASUREMENTS: [&str; 1] = ["2dsphere"];
 pub(crate) fn check(series: &TimeSeries, spec: RawDocument<'_>) -> Result<()> {
     let is_asked = |name: &str| spec.get(name).is_some_and(|value| value.is_truthy());
     let key = spec.get_document("key").unwrap_or(RawDocument::EMPTY);
-    if is_asked("unique") {
+    if is_asked("unique") || is_asked(PREPARE_UNIQUE) {
         return Err(invalid(
             "Unique indexes are not supported on time-series collections",
         ));

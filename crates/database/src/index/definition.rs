@@ -81,6 +81,9 @@ fn has_illegal_component(path: &str) -> bool {
         })
 }
 
+/// The option of an index that refuses keys which another document has, and lets those stay that are shared.
+pub const PREPARE_UNIQUE: &str = "prepareUnique";
+
 /// The options of an index that collMod changes; none stays as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexChange {
@@ -88,14 +91,41 @@ pub struct IndexChange {
     pub hidden: Option<bool>,
     /// How many seconds after their date its documents go.
     pub expire_after_s: Option<i32>,
+    /// Whether it refuses keys that another document has, and lets those stay that are shared.
+    pub prepare_unique: Option<bool>,
+    /// The index becomes unique; false leaves it as it is.
+    pub unique: bool,
 }
 
 impl IndexChange {
+    /// The options of an index as they are.
+    pub(crate) fn as_is(index: &Index) -> IndexChange {
+        IndexChange {
+            hidden: Some(index.hidden),
+            expire_after_s: index.expire_after_s,
+            prepare_unique: Some(index.prepare_unique),
+            unique: index.unique,
+        }
+    }
+
+    /// The options of the index on `_id`, of which none changes.
+    pub(crate) fn of_id() -> IndexChange {
+        IndexChange {
+            hidden: Some(false),
+            expire_after_s: None,
+            prepare_unique: Some(false),
+            unique: true,
+        }
+    }
+
     /// Whether the index is as it is asked to be.
     pub(crate) fn changes_nothing_of(&self, index: &Index) -> bool {
         let seconds = self.expire_after_s;
         self.hidden.is_none_or(|hidden| hidden == index.hidden)
             && seconds.is_none_or(|seconds| index.expire_after_s == Some(seconds))
+            && (self.prepare_unique)
+                .is_none_or(|prepares| index.unique || prepares == index.prepare_unique)
+            && (!self.unique || index.unique)
     }
 
     /// The values of the options that are changed, as an event tells them.
@@ -107,6 +137,12 @@ impl IndexChange {
         }
         if let (Some(_), Some(seconds)) = (self.expire_after_s, values.expire_after_s) {
             told.append("expireAfterSeconds", i64::from(seconds));
+        }
+        if let (Some(_), Some(prepares)) = (self.prepare_unique, values.prepare_unique) {
+            told.append(PREPARE_UNIQUE, prepares);
+        }
+        if self.unique && !index.unique {
+            told.append("unique", values.unique);
         }
         quarry_bson::doc! { "index": told }
     }
@@ -124,6 +160,11 @@ pub struct Index {
     pub pattern: KeyPattern,
     /// No two documents may have one key.
     pub unique: bool,
+    /// No document may take a key that another one has; those that share one already keep it (`prepareUnique`).
+    pub prepare_unique: bool,
+    /// Its entries stand under the keys alone, so that two documents cannot share one. Not so for a unique index that was another one
+    /// before: its entries stayed as they were.
+    pub unique_entries: bool,
     /// Documents without any of the fields have no entry.
     pub sparse: bool,
     /// The `partialFilterExpression`: documents that do not match it have no entry.
@@ -290,6 +331,8 @@ impl Index {
             prefix: ident.prefix(),
             pattern,
             unique: false,
+            prepare_unique: false,
+            unique_entries: false,
             sparse: false,
             partial: None,
             filter: None,
@@ -306,6 +349,7 @@ impl Index {
             accesses: None,
         };
         index.read_options(spec)?;
+        index.settle_unique();
         if index.sparse && index.partial.is_some() {
             return Err(cannot_create(
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options".to_owned(),
@@ -323,6 +367,7 @@ impl Index {
         let mut copy = Index::from_spec(self.spec.as_raw(), self.ident)?;
         copy.building = self.building;
         copy.unique = self.unique;
+        copy.unique_entries = self.unique_entries;
         copy.sort_keys.clone_from(&self.sort_keys);
         Ok(copy)
     }
@@ -370,6 +415,12 @@ impl Index {
         if let Some(seconds) = change.expire_after_s {
             changed.expire_after_s = Some(seconds);
             changed.check_expiry()?;
+        }
+        if let Some(prepare_unique) = change.prepare_unique {
+            changed.prepare_unique = prepare_unique;
+        }
+        if change.unique {
+            changed.become_unique();
         }
         changed.spec = changed.normal_spec();
         Ok(changed)
@@ -437,7 +488,46 @@ impl Index {
 
     /// Whether its keys are not unique yet: a duplicate is noted, not refused.
     pub(crate) fn is_unique_build(&self) -> bool {
-        self.unique && self.building
+        self.unique_entries && self.building
+    }
+
+    /// Whether writers refuse keys that another document has although its entries could share them. The build of such an index
+    /// says nothing of duplicates.
+    #[inline]
+    pub(crate) fn refuses_shared_keys(&self) -> bool {
+        (self.prepare_unique || self.is_converted()) && !self.building
+    }
+
+    /// Whether it was made unique after its creation.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.unique && !self.unique_entries
+    }
+
+    /// Gives it another name.
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.name = name.into();
+        self.spec = self.normal_spec();
+    }
+
+    /// Makes it unique, with the entries that it has.
+    pub(crate) fn become_unique(&mut self) {
+        self.unique = true;
+        self.prepare_unique = false;
+        self.spec = self.normal_spec();
+    }
+
+    /// The specification as the catalog keeps it. That of a converted index is of the index that it was, so that a build which knows no
+    /// conversions refuses it.
+    pub(crate) fn stored_spec(&self) -> Document {
+        if !self.is_converted() {
+            return self.spec.clone();
+        }
+        Document::build(|spec| {
+            for option in self.spec.iter().filter(|option| option.name() != "unique") {
+                spec.append_element(option);
+            }
+            spec.append(PREPARE_UNIQUE, true);
+        })
     }
 
     pub(crate) fn mark(&self, bit: u8) {
@@ -472,6 +562,12 @@ impl Index {
             && self.collation == other.collation
     }
 
+    /// Gives a unique index the entries of one, and takes the promise away that it keeps already.
+    fn settle_unique(&mut self) {
+        self.unique_entries = self.unique;
+        self.prepare_unique &= !self.unique;
+    }
+
     fn read_options(&mut self, spec: RawDocument<'_>) -> Result<()> {
         for element in spec {
             let option = element.name().as_str()?;
@@ -490,6 +586,7 @@ impl Index {
                     }
                 }
                 "unique" => self.unique = truth(option, value)?,
+                PREPARE_UNIQUE => self.prepare_unique = truth(option, value)?,
                 "sparse" => self.sparse = truth(option, value)?,
                 "hidden" => self.hidden = truth(option, value)?,
                 "collation" => self.collation = read_collation(value)?,
@@ -511,7 +608,7 @@ impl Index {
                     }
                     self.kind_options.append(option, value);
                 }
-                "storageEngine" | "prepareUnique" | "clustered" => {
+                "storageEngine" | "clustered" => {
                     return Err(cannot_create(format!(
                         "the index option `{option}` is not supported"
                     )));
@@ -536,6 +633,7 @@ impl Index {
             ("unique", self.unique),
             ("sparse", self.sparse),
             ("hidden", self.hidden),
+            (PREPARE_UNIQUE, self.prepare_unique),
         ] {
             if set {
                 spec.append(option, true);

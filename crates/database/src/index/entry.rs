@@ -38,14 +38,18 @@ pub struct IndexEntry<'e> {
 impl<'e> IndexEntry<'e> {
     /// None if an entry of `index` cannot have these bytes.
     pub fn parse(index: &Index, key: &'e [u8], value: &'e [u8]) -> Option<IndexEntry<'e>> {
-        let marker = if index.unique { CUT_UNIQUE } else { CUT };
+        let marker = if index.unique_entries {
+            CUT_UNIQUE
+        } else {
+            CUT
+        };
         if let [first, rest @ ..] = value
             && *first == marker
         {
             return parse_cut(rest);
         }
         let rest = key.strip_prefix(index.prefix.as_bytes())?;
-        if index.unique {
+        if index.unique_entries {
             let (record_key, type_bits) = split_unique_value(value)?;
             return Some(IndexEntry {
                 fields: rest,
@@ -117,7 +121,11 @@ pub(crate) fn cut(
         key_end - start == KEY_BYTES_MAX,
         "a cut key is as long as a key may be"
     );
-    bytes.push(if index.unique { CUT_UNIQUE } else { CUT });
+    bytes.push(if index.unique_entries {
+        CUT_UNIQUE
+    } else {
+        CUT
+    });
     write_len(bytes, fields.len());
     bytes.extend_from_slice(&fields);
     write_len(bytes, record_key.len());
@@ -163,7 +171,7 @@ mod tests {
         bytes.extend_from_slice(index.prefix.as_bytes());
         bytes.extend_from_slice(fields);
         let fields_end = bytes.len();
-        if !index.unique {
+        if !index.unique_entries {
             bytes.extend_from_slice(record_key);
         }
         let end = bytes.len();

@@ -40,6 +40,8 @@ pub struct KeyGenerator {
     fields_of: Vec<SmallVec<[FieldSlot; 4]>>,
     /// For each index, whether its entries depend on all fields.
     are_of_every_path: Vec<bool>,
+    /// For each index, whether one of its paths may name a place in an array.
+    name_places: Vec<bool>,
     /// For each index, the further slots that the filter of a partial one reads, and the kind of one that has a kind.
     filtered_by: Vec<SmallVec<[u16; 4]>>,
 }
@@ -95,8 +97,15 @@ impl KeyGenerator {
                     || special.is_some_and(|special| special.further_fields().is_none())
             })
             .collect();
+        let name_places = indexes
+            .iter()
+            .map(|index| {
+                index.pattern.kind.is_none() && index.pattern.fields.iter().any(names_place)
+            })
+            .collect();
         KeyGenerator {
             are_of_every_path,
+            name_places,
             fields,
             slot_count,
             fields_len,
@@ -164,9 +173,48 @@ impl KeyGenerator {
                 .all(|slot| is_unchanged(*slot))
     }
 
-    /// Appends the entries of index number `number`; returns the marks (`Index::marks`) they ask for. A partial index has
-    /// none of a document that its filter does not match, whatever that has in the index's fields.
+    /// Appends the entries of index number `number` of a document that comes; returns the marks (`Index::marks`) they ask for. A
+    /// document is refused that has a field with the name of a place in an array which a path of the index names.
     pub fn entries(
+        &self,
+        number: usize,
+        index: &Index,
+        found: &Found<'_>,
+        target: Target<'_>,
+        buffer: &mut KeyBuffer,
+    ) -> Result<u64> {
+        let first = buffer.entries.len();
+        let marks = self.standing_entries(number, index, found, target, buffer)?;
+        if self.name_places[number]
+            && buffer.entries.len() > first
+            && let Some((component, array)) = self.ambiguous(number, index, found)
+        {
+            buffer.entries.truncate(first);
+            return Err(ambiguous_field(component, array));
+        }
+        Ok(marks)
+    }
+
+    /// The place that a path of an index names in an array, and an element of the array has a field of that name.
+    #[cold]
+    fn ambiguous<'a, 'p>(
+        &self,
+        number: usize,
+        index: &'p Index,
+        found: &Found<'a>,
+    ) -> Option<(&'p str, RawArray<'a>)> {
+        let fields = index.pattern.fields.iter().zip(&self.fields_of[number]);
+        fields.filter(|(field, _)| names_place(field)).find_map(
+            |(field, &FieldSlot { slot, .. })| {
+                let value = found.slots[usize::from(slot)].map(|element| element.value());
+                ambiguous_place(value?, &field.components[1..])
+            },
+        )
+    }
+
+    /// Like `entries`, of a document that is stored: a build that let ambiguous names pass may have put it there. A partial index has
+    /// none of a document that its filter does not match, whatever that has in the index's fields.
+    pub fn standing_entries(
         &self,
         number: usize,
         index: &Index,
@@ -223,7 +271,7 @@ impl KeyGenerator {
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<()> {
-        match self.entries(number, index, found, target, buffer) {
+        match self.standing_entries(number, index, found, target, buffer) {
             Err(error) if index.building && refuses_document(&error) => {
                 let is_its = |entry: &Entry| {
                     entry.document == target.document && usize::from(entry.index) == number
@@ -351,6 +399,63 @@ fn array_position(component: &str) -> Option<usize> {
     let plain = component.as_bytes().iter().all(u8::is_ascii_digit)
         && (component.len() == 1 || !component.starts_with('0'));
     if plain { component.parse().ok() } else { None }
+}
+
+/// Whether the path of a field may name a place in an array.
+fn names_place(field: &KeyField) -> bool {
+    let mut inner = field.components[1..].iter();
+    inner.any(|component| array_position(component).is_some())
+}
+
+/// The first place that `rest` names in an array below `value` while an element of the array has a field of that name. Depth is
+/// bounded by the number of components.
+fn ambiguous_place<'a, 'p>(
+    value: RawValue<'a>,
+    rest: &'p [String],
+) -> Option<(&'p str, RawArray<'a>)> {
+    let (component, after) = rest.split_first()?;
+    let array = match value {
+        RawValue::Document(document) => return ambiguous_place(document.get(component)?, after),
+        RawValue::Array(array) => array,
+        _ => return None,
+    };
+    let documents = array.iter().filter_map(|element| element.as_document());
+    match array_position(component).and_then(|position| array.get(position)) {
+        Some(element) => {
+            let mut named = documents.filter(|document| document.contains(component));
+            match named.next() {
+                Some(_) => Some((component, array)),
+                None => ambiguous_place(element, after),
+            }
+        }
+        None => {
+            let mut found = documents.filter_map(|document| document.get(component));
+            found.find_map(|value| ambiguous_place(value, after))
+        }
+    }
+}
+
+fn ambiguous_field(component: &str, array: RawArray<'_>) -> Error {
+    /// A longer text is shown without its middle.
+    const SHOWN_MAX: usize = 1024;
+    let shown =
+        RawDocument::new(array.as_bytes()).map_or_else(|_| String::new(), |it| it.to_string());
+    let shown = match shown.len() {
+        0..SHOWN_MAX => shown,
+        length => {
+            let part = SHOWN_MAX / 3;
+            let boundary = |from: usize| (from..length).find(|at| shown.is_char_boundary(*at));
+            let (head, tail) = (boundary(part), boundary(length - part));
+            let (head, tail) = (head.unwrap_or(length), tail.unwrap_or(length));
+            format!("{} .......... {}", &shown[..head], &shown[tail..])
+        }
+    };
+    Error::invalid(
+        ErrorCode(16_746),
+        format!(
+            "Ambiguous field name found in array (do not use numeric field names in embedded elements in an array), field: '{component}' for array: {shown}"
+        ),
+    )
 }
 
 struct Emit<'e, 't> {
@@ -482,7 +587,7 @@ impl Emit<'_, '_> {
             }
             _ => bytes.extend_from_slice(self.target.record_key),
         }
-        let end = if self.index.unique {
+        let end = if self.index.unique_entries {
             fields_end
         } else {
             bytes.len()
@@ -496,7 +601,7 @@ impl Emit<'_, '_> {
             let record_key = self.target.record_key;
             key_end = cut(bytes, self.index, start, (fields_end, end), record_key);
             self.marks |= CUT_KEYS;
-        } else if self.index.unique {
+        } else if self.index.unique_entries {
             bytes.truncate(fields_end);
             write_len(bytes, self.target.record_key.len());
             bytes.extend_from_slice(self.target.record_key);

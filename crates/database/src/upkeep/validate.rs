@@ -186,7 +186,7 @@ impl Check<'_> {
             let multikey = self
                 .index_catalog
                 .keys
-                .entries(number, index, &found, target, buffer)?;
+                .standing_entries(number, index, &found, target, buffer)?;
             if multikey & !index.marks() != 0 {
                 self.index_error(
                     number,
@@ -348,7 +348,7 @@ impl Check<'_> {
             };
             let keys = &self.index_catalog.keys;
             let target = self.target(&record, id);
-            made = keys.entries(number, index, &keys.extract(document), target, buffer);
+            made = keys.standing_entries(number, index, &keys.extract(document), target, buffer);
         })?;
         made?;
         let is_it = |made: &Entry| buffer.key(made) == key && buffer.value(made) == value;

@@ -23,6 +23,10 @@ use crate::operation::Operation;
 /// Collections whose last RecordId is kept in memory; beyond it all are forgotten and found again.
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
 
+/// A piece removes so many documents at most, as many as MongoDB does. Only a collection whose bounds were changed has more beyond
+/// them; the next pieces remove the rest.
+const TRIMMED_MAX: i64 = 20_000;
+
 impl Writer {
     /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch
     /// and the collection becomes free soon. Without a turn the caller is still to be admitted.
@@ -128,12 +132,14 @@ impl Writer {
         let mut cursor = snapshot.cursor(KeyRange::prefix(collection.prefix.as_bytes()))?;
         cursor.first()?;
         let mut keys = KeyBuffer::default();
-        while is_over(piece) && cursor.valid() {
+        let least = piece.documents - TRIMMED_MAX;
+        while is_over(piece) && cursor.valid() && piece.documents > least {
             keys.clear();
+            let own = &cursor.key()[collection.prefix.as_bytes().len()..];
             {
                 let target = Target {
                     document: 0,
-                    record_key: &cursor.key()[collection.prefix.as_bytes().len()..],
+                    record_key: own,
                     id: None,
                 };
                 let found = index_catalog
@@ -150,7 +156,6 @@ impl Writer {
                     keys.key(entry),
                     &index_catalog.indexes[usize::from(entry.index)],
                 );
-                let own = &cursor.key()[collection.prefix.as_bytes().len()..];
                 if !index.is_unique_build() || owns_entry(&self.parts.reads, key, own)? {
                     piece.deletes.delete(key);
                 }

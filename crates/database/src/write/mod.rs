@@ -14,6 +14,7 @@ mod isolation;
 mod modified_keys;
 mod modify;
 mod open_transactions;
+mod shared_keys;
 mod transaction;
 pub(crate) mod unique_check;
 pub(crate) mod unit;

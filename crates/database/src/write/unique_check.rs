@@ -2,22 +2,26 @@
 //!
 //! Every writer of index entries checks them here: inserts, changes, and builds. A key is taken if another document of the
 //! piece has it by now, or if it stands and names another document. In an index that is being built a taken key is noted
-//! and its entry left out (`unique_build`); in any other one it is refused.
+//! and its entry left out (`unique_build`); in any other one it is refused. Keys that entries could share are looked for among the
+//! entries themselves (`shared_keys`).
 
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::duplicate::{duplicate_key, note_duplicate};
+use super::shared_keys::{is_of_another, shared_key};
 use super::unit::Latest;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::definitions::builds::Builds;
 use crate::error::{Error, Result};
+use crate::index::definition::Index;
 use crate::index::entry::split_unique_value;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::keyspace::key_hash::key_hash;
+use crate::snapshot::reads::ReadSnapshot;
 
-/// The hashes of the unique keys in these buffers, to be locked by one call.
+/// The hashes of the keys in these buffers that no two documents may have, to be locked by one call.
 pub(crate) fn lock_hashes(
     index_catalog: &IndexCatalog,
     buffers: &[&KeyBuffer],
@@ -25,16 +29,25 @@ pub(crate) fn lock_hashes(
     let mut hashes = SmallVec::new();
     for buffer in buffers {
         for entry in &buffer.entries {
-            if is_unique(index_catalog, entry) {
+            let index = index_of(index_catalog, entry);
+            if index.unique_entries {
                 hashes.push(key_hash(buffer.key(entry)));
+            } else if index.refuses_shared_keys() {
+                let shared = shared_key(index, buffer.key(entry), buffer.value(entry));
+                hashes.push(key_hash(&shared));
             }
         }
     }
     hashes
 }
 
+/// Whether an entry stands under its key alone, as those of a unique index do.
 pub(super) fn is_unique(index_catalog: &IndexCatalog, entry: &Entry) -> bool {
-    index_catalog.indexes[usize::from(entry.index)].unique
+    index_of(index_catalog, entry).unique_entries
+}
+
+fn index_of<'c>(index_catalog: &'c IndexCatalog, entry: &Entry) -> &'c Index {
+    &index_catalog.indexes[usize::from(entry.index)]
 }
 
 /// The check of one piece. The caller has locked its unique keys and shows its documents in their order.
@@ -48,6 +61,18 @@ pub(crate) struct UniqueCheck<'c> {
     /// The keys that stand, where the caller has asked for all that its new documents bring at once.
     standing: Option<HashSet<&'c [u8]>>,
     left: LeftOut,
+    shared: SharedKeys<'c>,
+}
+
+/// The keys of a piece in indexes whose entries could share them (`shared_keys`).
+#[derive(Default)]
+struct SharedKeys<'c> {
+    /// Made when the first one is looked for.
+    snapshot: Option<ReadSnapshot>,
+    /// The entries that the piece has taken away so far.
+    gone: HashSet<&'c [u8]>,
+    /// The keys that its documents have, each with the last one of them.
+    claimed: HashMap<Vec<u8>, u32>,
 }
 
 /// The entries that stay as they are, by where their keys begin in their buffers.
@@ -80,6 +105,7 @@ impl<'c> UniqueCheck<'c> {
             owners: HashMap::new(),
             standing: None,
             left: LeftOut::default(),
+            shared: SharedKeys::default(),
         }
     }
 
@@ -104,57 +130,92 @@ impl<'c> UniqueCheck<'c> {
         );
         let own = &changed.record_key[prefix.len()..];
         let (buffer, old) = changed.old;
-        for entry in old
-            .iter()
-            .filter(|entry| is_unique(self.index_catalog, entry))
-        {
-            let key = buffer.key(entry);
-            let is_build = self.index_catalog.indexes[usize::from(entry.index)].is_unique_build();
-            // An entry of a build that names another document is that one's to delete.
-            if is_build && (self.owners.contains_key(key) || !self.owns(key, own)?) {
-                self.left.old.insert(entry.key.start);
-                continue;
+        for entry in old {
+            let (index, key) = (index_of(self.index_catalog, entry), buffer.key(entry));
+            if index.unique_entries {
+                self.give_up(index, (entry, key), own)?;
+            } else if index.refuses_shared_keys() {
+                self.shared.gone.insert(key);
             }
-            self.owners.insert(key, None);
         }
         let (buffer, new) = changed.new;
-        for entry in new
-            .iter()
-            .filter(|entry| is_unique(self.index_catalog, entry))
-        {
-            let key = buffer.key(entry);
-            if !self.is_taken(key, changed.document, own)? {
+        for entry in new {
+            let index = index_of(self.index_catalog, entry);
+            let (key, value) = (buffer.key(entry), buffer.value(entry));
+            let is_refused = match index.unique_entries {
+                true => self.is_taken(key, changed.document, own)?,
+                false if index.refuses_shared_keys() => {
+                    self.is_shared(index, (key, value), changed.document, own)?
+                }
+                false => false,
+            };
+            if !is_refused {
                 continue;
             }
-            let index = &self.index_catalog.indexes[usize::from(entry.index)];
-            let value = buffer.value(entry);
             if !index.is_unique_build() {
                 return Ok(Some(duplicate_key(self.collection, index, key, value)));
             }
-            let record_key = changed.record_key;
-            note_duplicate(
-                self.builds,
-                self.collection,
-                index,
-                record_key,
-                (key, value),
-            );
+            let (builds, collection) = (self.builds, self.collection);
+            note_duplicate(builds, collection, index, changed.record_key, (key, value));
             self.left.new.insert(entry.key.start);
         }
         Ok(None)
     }
 
+    /// Gives the key of an old entry up. One of a build that names another document is that one's to delete.
+    fn give_up(
+        &mut self,
+        index: &Index,
+        (entry, key): (&Entry, &'c [u8]),
+        own: &[u8],
+    ) -> Result<()> {
+        let is_build = index.is_unique_build();
+        if is_build && (self.owners.contains_key(key) || !self.owns(key, own)?) {
+            self.left.old.insert(entry.key.start);
+        } else {
+            self.owners.insert(key, None);
+        }
+        Ok(())
+    }
+
+    /// Whether another document has the key of an entry that could be shared. An entry that the document has had before is none that it
+    /// brings, whoever shares it.
+    fn is_shared(
+        &mut self,
+        index: &Index,
+        (key, value): (&'c [u8], &[u8]),
+        document: u32,
+        own: &[u8],
+    ) -> Result<bool> {
+        if self.shared.gone.remove(key) {
+            return Ok(false);
+        }
+        let shared = shared_key(index, key, value);
+        if let Some(owner) = self.shared.claimed.get(&shared) {
+            return Ok(*owner != document);
+        }
+        let snapshot = match &mut self.shared.snapshot {
+            Some(snapshot) => snapshot,
+            none => none.insert(self.latest.snapshot()?),
+        };
+        let gone = &self.shared.gone;
+        is_of_another(self.latest, snapshot, index, &shared, own, &|key| {
+            gone.contains(key)
+        })
+    }
+
     /// Gives the document the keys that `check` has let through, so that those behind it find them taken.
     pub fn claim(&mut self, changed: &Changed<'c>) {
         let (buffer, new) = changed.new;
-        for entry in new
-            .iter()
-            .filter(|entry| is_unique(self.index_catalog, entry))
-        {
-            if self.left.new.is_empty() || !self.left.new.contains(&entry.key.start) {
-                let before = self
-                    .owners
-                    .insert(buffer.key(entry), Some(changed.document));
+        for entry in new {
+            let (index, key) = (index_of(self.index_catalog, entry), buffer.key(entry));
+            if index.refuses_shared_keys() {
+                let shared = shared_key(index, key, buffer.value(entry));
+                self.shared.claimed.insert(shared, changed.document);
+            }
+            let is_left = !self.left.new.is_empty() && self.left.new.contains(&entry.key.start);
+            if index.unique_entries && !is_left {
+                let before = self.owners.insert(key, Some(changed.document));
                 debug_assert!(
                     before
                         .flatten()

@@ -28,7 +28,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use quarry_bson::{RawDocument, Value};
-use quarry_storage::{Overlay, WriteBatch};
+use quarry_storage::{Cursor, KeyRange, Overlay, WriteBatch};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -720,6 +720,35 @@ impl OwnWrites {
     }
 }
 
+impl OwnWrites {
+    /// Fails where somebody has changed entries in `range`, of the key that is locked under `hash`, since the unit's snapshot.
+    fn check_entries(&self, latest: &ReadSnapshot, range: &KeyRange, hash: u64) -> Result<()> {
+        let is_changed = match &self.snapshot {
+            Some((_, open)) if open.is_changed(hash) => true,
+            Some((snapshot, _)) if self.is_snapshot_older => {
+                entries_in(snapshot, range)? != entries_in(latest, range)?
+            }
+            _ => false,
+        };
+        match is_changed {
+            true => Err(Error::WriteConflict),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The keys and values in a range.
+fn entries_in(snapshot: &ReadSnapshot, range: &KeyRange) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut cursor = snapshot.cursor(range.clone())?;
+    let mut entries = Vec::new();
+    cursor.first()?;
+    while cursor.valid() {
+        entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        cursor.next()?;
+    }
+    Ok(entries)
+}
+
 /// Stages what a key has from now on: a value, or nothing.
 fn stage(key: &[u8], value: Option<&[u8]>, batch: &mut WriteBatch) {
     match value {
@@ -757,6 +786,27 @@ impl<'u> Latest<'u> {
             None => self.reads.get_record(key, read),
             Some(own) => own.get(key, |read| self.reads.get_record(key, read), read),
         }
+    }
+
+    /// A snapshot of the latest state, for `entries`.
+    pub fn snapshot(&self) -> Result<ReadSnapshot> {
+        self.reads.snapshot()
+    }
+
+    /// A cursor over index entries in `range`, those of one key that is locked under `hash`. The snapshot is of the latest state and
+    /// was made behind the lock.
+    pub fn entries<'s>(
+        &'s self,
+        snapshot: &'s ReadSnapshot,
+        range: KeyRange,
+        hash: u64,
+    ) -> Result<Box<dyn Cursor + 's>> {
+        let Some(own) = self.own else {
+            return snapshot.cursor(range);
+        };
+        own.check_entries(snapshot, &range, hash)?;
+        let engine = snapshot.cursor(range.clone())?;
+        Ok(own.overlay.cursor_over(range, engine))
     }
 
     /// Calls `found` with the position of each of `keys` that has a value.

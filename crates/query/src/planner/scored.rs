@@ -201,8 +201,11 @@ impl Scored<'_> {
         if !candidate.is_unique || self.score.equalities != candidate.fields_len() {
             return false;
         }
+        let names_records = candidate.index.is_none_or(|index| index.unique_entries);
         candidate.is_of_records()
-            || (are_combined(bounded) && ranges.iter().all(|range| !may_meet_cut_keys(range)))
+            || (names_records
+                && are_combined(bounded)
+                && ranges.iter().all(|range| !may_meet_cut_keys(range)))
     }
 
     /// The scan of the candidate's keys.

@@ -55,7 +55,7 @@ impl TextKeys {
 
 /// Checks the definition of a `text` index, and completes its options.
 pub(crate) fn check(index: &Index) -> Result<Document> {
-    if index.unique {
+    if index.unique || index.prepare_unique {
         let text = "Index type 'text' does not support the unique option";
         return Err(Error::cannot_create_index(text));
     }

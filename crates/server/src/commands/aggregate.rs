@@ -43,6 +43,7 @@ pub static COMMAND: Command = Command {
         object("let"),
         flag("fromMongos").ignored(),
         flag("needsMerge").ignored(),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Aggregate,
     takes_read_concern: true,

@@ -1,10 +1,10 @@
-//! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, the validator, hiding and
-//! unhiding an index, when documents expire, the granularity of a time series, and whether the journal keeps documents as they were before a change.
+//! `collMod`: changes a collection after its creation. What applies so far: the definition of a view, the validator, the bounds of a capped collection, hiding and
+//! unhiding an index, making one unique, when documents expire, the granularity of a time series, and whether the journal keeps documents as they were before a change.
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use quarry_database::{
-    Collation, GRANULARITY, IndexChange, Namespace, TIME_SERIES, VALIDATION_OPTIONS, VIEW_ON,
-    VIEW_PIPELINE,
+    Collation, GRANULARITY, IndexChange, Namespace, PREPARE_UNIQUE, TIME_SERIES,
+    VALIDATION_OPTIONS, VIEW_ON, VIEW_PIPELINE,
 };
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
@@ -28,11 +28,11 @@ pub static COMMAND: Command = Command {
         text("validationAction"),
         text("viewOn"),
         array("pipeline"),
-        number("cappedSize").not_served(),
-        number("cappedMax").not_served(),
+        number("cappedSize"),
+        number("cappedMax"),
         any("expireAfterSeconds"),
         object(TIME_SERIES),
-        flag("dryRun").not_served(),
+        flag("dryRun"),
     ]),
     kind: OperationKind::Catalog,
     takes_write_concern: true,
@@ -49,14 +49,18 @@ pub static COMMAND: Command = Command {
     )
 };
 
+/// The greatest bounds of a capped collection.
+const CAPPED_BYTES_MAX: i64 = 1 << 50;
+const CAPPED_DOCUMENTS_MAX: i64 = i32::MAX as i64;
+
 /// The fields that change an index.
 static INDEX: Fields = Fields::named(&[
     text("name"),
     object("keyPattern"),
     flag("hidden"),
     number("expireAfterSeconds"),
-    flag("unique").not_served(),
-    flag("prepareUnique").not_served(),
+    flag("unique"),
+    flag(PREPARE_UNIQUE),
 ]);
 
 /// The fields of a time series that can be changed.
@@ -68,6 +72,9 @@ static SERIES: Fields = Fields::named(&[
 
 fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Result<()> {
     let namespace = invocation.namespace()?;
+    if invocation.boolean("dryRun")? {
+        return try_out(invocation, &namespace);
+    }
     if modify_view(invocation, &namespace)? {
         return Ok(());
     }
@@ -81,6 +88,10 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         return Ok(catalog.modify_nothing(&namespace, invocation.operation, level)?);
     };
     let (index, change) = parse(change)?;
+    if change.prepare_unique.is_some() && changes_asked(invocation)? > 1 {
+        let message = "prepareUnique cannot be combined with any other modification.";
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
     let level = writes::level(invocation);
     let was = invocation.server.catalog().modify_index(
         &namespace,
@@ -89,12 +100,12 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         invocation.operation,
         level,
     )?;
-    if let (Some(was), Some(is)) = (was.hidden, change.hidden)
-        && was != is
-    {
-        reply.append("hidden_old", was);
-        reply.append("hidden_new", is);
-    }
+    append_changes(&was, &change, reply);
+    Ok(())
+}
+
+/// Tells which options of the index have changed.
+fn append_changes(was: &IndexChange, change: &IndexChange, reply: &mut DocumentBuilder<'_>) {
     if let Some(seconds) = change.expire_after_s
         && was.expire_after_s != Some(seconds)
     {
@@ -104,7 +115,53 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
         }
         reply.append("expireAfterSeconds_new", i64::from(seconds));
     }
-    Ok(())
+    if let (Some(was), Some(is)) = (was.hidden, change.hidden)
+        && was != is
+    {
+        reply.append("hidden_old", was);
+        reply.append("hidden_new", is);
+    }
+    if change.unique && !was.unique {
+        reply.append("unique_new", true);
+    }
+    if let (Some(prepared), Some(prepares)) = (was.prepare_unique, change.prepare_unique)
+        && prepared != prepares
+        && !was.unique
+    {
+        reply.append("prepareUnique_old", prepared);
+        reply.append("prepareUnique_new", prepares);
+    }
+}
+
+/// Says whether an index could be made unique, and changes nothing.
+fn try_out(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<()> {
+    let invalid = |message: &str| Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    let index = invocation.document("index")?;
+    let index = match index.map(parse).transpose()? {
+        Some((index, change)) if change.unique => index,
+        _ => return invalid("dry run mode is for an index that is to become unique"),
+    };
+    if changes_asked(invocation)? > 1 {
+        return invalid(
+            "unique: true cannot be combined with any other modification in dry run mode.",
+        );
+    }
+    let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    Ok(catalog.check_conversion_to_unique(namespace, index, operation)?)
+}
+
+/// How many changes the command asks for, of the collection and of the index.
+fn changes_asked(invocation: &Invocation<'_>) -> Result<usize> {
+    let is_change = |name: &str| !matches!(name, "index" | "dryRun");
+    let of_collection = COMMAND.fields.names();
+    let of_collection =
+        of_collection.filter(|name| is_change(name) && invocation.argument(name).is_some());
+    let index = invocation.document("index")?;
+    let of_index = index.into_iter().flat_map(|index| index.iter());
+    let is_change = |name: &str| !matches!(name, "name" | "keyPattern");
+    let of_index = of_index
+        .filter(|field| is_change(&field.name().to_string_lossy()) && !field.value().is_nullish());
+    Ok(of_collection.count() + of_index.count())
 }
 
 /// Changes options of a collection, if some are asked for.
@@ -138,8 +195,39 @@ fn modify_options(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<
     if !validation.is_empty() {
         catalog.set_validation(namespace, &validation, operation, level)?;
     }
+    let resizes = resize_capped(invocation, namespace)?;
     let is_series = series.is_some();
-    Ok(images.is_some() || expire_after.is_some() || is_series || !validation.is_empty())
+    let others = resizes || is_series || !validation.is_empty();
+    Ok(images.is_some() || expire_after.is_some() || others)
+}
+
+/// Gives a capped collection other bounds, if some are asked for. As in MongoDB, the size is rounded up to 256 bytes, and a number of
+/// documents that is none stands for the greatest.
+fn resize_capped(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<bool> {
+    let size = invocation.argument("cappedSize");
+    let size = size.map(|size| size.number()).transpose()?;
+    let max = invocation.argument("cappedMax");
+    let max = max.map(|max| max.number()).transpose()?;
+    if size.is_none() && max.is_none() {
+        return Ok(false);
+    }
+    let refused = match (size, max) {
+        (Some(..=0), _) => Some("the 'cappedSize' field must be greater than 0"),
+        (Some(size), _) if size > CAPPED_BYTES_MAX => Some("size cannot exceed 1 PB"),
+        (_, Some(max)) if max > CAPPED_DOCUMENTS_MAX => {
+            Some("max in a capped collection has to be < 2^31 or not set")
+        }
+        _ => None,
+    };
+    if let Some(message) = refused {
+        return Err(CommandError::bad_value(message));
+    }
+    let size = size.map(|size| (size + 0xff) & !0xff);
+    let max = max.map(|max| if max <= 0 { CAPPED_DOCUMENTS_MAX } else { max });
+    let level = writes::level(invocation);
+    let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+    catalog.resize_capped(namespace, size, max, operation, level)?;
+    Ok(true)
 }
 
 /// Gives a time series another granularity, if one is asked for.
@@ -186,6 +274,10 @@ fn modify_view(invocation: &Invocation<'_>, namespace: &Namespace) -> Result<boo
 /// The index, by name or key pattern, and what is to be changed of it.
 fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, IndexChange)> {
     let (mut index, mut asked) = (None, IndexChange::default());
+    if change.contains("name") && change.contains("keyPattern") {
+        let message = "Cannot specify both key pattern and name.";
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
     INDEX.read("collMod.index", change, |argument| {
         let name = argument.name();
         match (name.as_bytes(), argument.value()) {
@@ -195,11 +287,17 @@ fn parse(change: RawDocument<'_>) -> Result<(RawValue<'_>, IndexChange)> {
             }
             (b"hidden", _) => asked.hidden = Some(argument.flag()?),
             (b"expireAfterSeconds", value) => asked.expire_after_s = Some(seconds(value)?),
+            (b"prepareUnique", _) => asked.prepare_unique = Some(argument.flag()?),
+            (b"unique", _) if argument.flag()? => asked.unique = true,
+            (b"unique", _) => return Err(CommandError::bad_value("Cannot make index non-unique")),
             _ => {}
         }
         Ok(())
     })?;
-    let asks = asked.hidden.is_some() || asked.expire_after_s.is_some();
+    let asks = asked.hidden.is_some()
+        || asked.expire_after_s.is_some()
+        || asked.prepare_unique.is_some()
+        || asked.unique;
     match index {
         Some(index) if asks => Ok((index, asked)),
         _ => Err(CommandError::new(

@@ -24,6 +24,7 @@ pub static COMMAND: Command = Command {
         any("hint"),
         object("collation"),
         any("fields").ignored(),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Count,
     takes_read_concern: true,

@@ -8,6 +8,7 @@ use quarry_database::{
 use quarry_query::ErrorCode;
 use quarry_timing::OperationKind;
 
+use crate::commands::encrypted_fields::{self, ENCRYPTED_FIELDS};
 use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::argument::Argument;
@@ -36,7 +37,7 @@ pub static COMMAND: Command = Command {
         object("changeStreamPreAndPostImages"),
         object("storageEngine").not_served_unless_empty(),
         object("indexOptionDefaults").ignored(),
-        object("encryptedFields").not_served(),
+        object(ENCRYPTED_FIELDS),
         flag("temp").ignored(),
         number("flags").ignored(),
     ]),
@@ -91,6 +92,9 @@ fn run(invocation: &mut Invocation<'_>, _: &mut DocumentBuilder<'_>) -> Result<(
     if given.is_some_and(|given| given.is_empty()) {
         let message = "'collation' cannot be an empty document";
         return Err(CommandError::bad_value(message));
+    }
+    if let Some(option) = invocation.argument(ENCRYPTED_FIELDS) {
+        encrypted_fields::check(invocation, &option)?;
     }
     let series = invocation.argument(TIME_SERIES);
     let series = series.map(|series| time_series(invocation, &namespace, &series));
@@ -252,6 +256,9 @@ fn options(body: RawDocument<'_>, series: Option<Document>) -> Result<Document> 
             }
             b"validator" | b"validationLevel" | b"validationAction" => {
                 append_validation(&argument, &mut options)?;
+            }
+            b"encryptedFields" => {
+                options.append_element(argument.element());
             }
             b"autoIndexId" => return Err(argument.not_served()),
             _ => {}

@@ -25,6 +25,7 @@ pub static COMMAND: Command = Command {
         number("stmtId"),
         array("stmtIds"),
         flag("bypassDocumentValidation").ignored(),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Delete,
     takes_write_concern: true,

@@ -36,7 +36,7 @@ pub fn explain(
     append_command(invocation, body, reply)
 }
 
-/// Appends the command that was explained, the hash of its shape, and the server's name.
+/// Appends the command that was explained, the hash of its shape, the server's name, and the bounds of queries.
 pub fn append_command(
     invocation: &Invocation<'_>,
     body: RawDocument<'_>,
@@ -52,5 +52,8 @@ pub fn append_command(
     info.append("port", i32::from(invocation.server.port()));
     info.append("version", super::build_info::MONGODB_VERSION);
     info.finish();
+    let mut parameters = reply.document("serverParameters");
+    quarry_query::parameters::append_bounds(&mut parameters);
+    parameters.finish();
     Ok(())
 }

@@ -43,6 +43,7 @@ pub static COMMAND: Command = Command {
         number("ntoreturn").not_served(),
         object("resumeAfter").not_served_unless_empty(),
         flag("requestResumeToken").not_served(),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Find,
     takes_read_concern: true,

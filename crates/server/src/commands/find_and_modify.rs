@@ -33,6 +33,7 @@ pub static COMMAND: Command = Command {
         any("hint"),
         object("let"),
         number("stmtId"),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::FindAndModify,
     takes_write_concern: true,

@@ -10,7 +10,7 @@ use crate::commands::writes;
 use crate::data::Data;
 use crate::dispatch::command::{Command, Invocation};
 use crate::dispatch::error::Result;
-use crate::dispatch::fields::{Fields, array, flag, number};
+use crate::dispatch::fields::{Fields, array, flag, number, object};
 use crate::dispatch::privilege::{Action, On, Requires, When, need, need_when};
 use crate::dispatch::transaction_arguments::SessionUse;
 use crate::observe::counters::Counter;
@@ -22,6 +22,7 @@ pub static COMMAND: Command = Command {
         flag("bypassDocumentValidation"),
         number("stmtId"),
         array("stmtIds"),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Insert,
     takes_write_concern: true,

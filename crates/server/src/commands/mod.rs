@@ -15,6 +15,7 @@ mod bulk_operation;
 mod bulk_replies;
 mod bulk_write;
 mod change_stream;
+mod clone_collection_as_capped;
 mod coll_mod;
 mod coll_stats;
 mod commit_transaction;
@@ -22,6 +23,7 @@ mod compact;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
+mod convert_to_capped;
 mod count;
 mod create;
 mod create_indexes;
@@ -40,6 +42,7 @@ mod drop_database;
 mod drop_indexes;
 mod drop_role;
 mod drop_user;
+mod encrypted_fields;
 mod end_sessions;
 mod explain;
 mod explained_aggregate;
@@ -97,6 +100,7 @@ mod query_settings;
 mod query_shape;
 mod query_shape_arguments;
 mod query_stats;
+mod re_index;
 mod refresh_sessions;
 mod remove_query_settings;
 mod rename_collection;
@@ -149,6 +153,7 @@ pub static COMMANDS: &[&Command] = &[
     &authenticate::COMMAND,
     &build_info::COMMAND,
     &bulk_write::COMMAND,
+    &clone_collection_as_capped::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &commit_transaction::COMMAND,
@@ -156,6 +161,7 @@ pub static COMMANDS: &[&Command] = &[
     &configure_fail_point::COMMAND,
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
+    &convert_to_capped::COMMAND,
     &count::COMMAND,
     &create::COMMAND,
     &create_indexes::COMMAND,
@@ -217,6 +223,7 @@ pub static COMMANDS: &[&Command] = &[
     &plan_cache_set_filter::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
+    &re_index::COMMAND,
     &remove_query_settings::COMMAND,
     &rename_collection::COMMAND,
     &repl_set_get_config::COMMAND,

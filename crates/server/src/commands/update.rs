@@ -26,6 +26,7 @@ pub static COMMAND: Command = Command {
         object("let"),
         number("stmtId"),
         array("stmtIds"),
+        object("encryptionInformation").not_served(),
     ]),
     kind: OperationKind::Update,
     takes_write_concern: true,

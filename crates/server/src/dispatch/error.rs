@@ -158,6 +158,9 @@ impl From<quarry_database::Error> for CommandError {
                 "keyPattern": key.key_pattern.clone(),
                 "keyValue": key.key_value.clone()
             })),
+            quarry_database::Error::SharedKeys(keys) => Some(Box::new(quarry_bson::doc! {
+                "violations": keys.violations.clone()
+            })),
             quarry_database::Error::InvalidDocument(info) => {
                 Some(Box::new(quarry_bson::doc! { "errInfo": (**info).clone() }))
             }

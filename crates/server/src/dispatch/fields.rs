@@ -245,6 +245,11 @@ impl Fields {
         self.list
     }
 
+    /// The names of the fields.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.list.iter().map(|field| field.name)
+    }
+
     /// Whether any field is taken.
     #[inline]
     pub fn is_open(&self) -> bool {

@@ -85,14 +85,6 @@ static LACKS: &[Lack] = &[
         ],
     },
     Lack {
-        why: "a collection is capped from its creation, or never",
-        commands: &["cloneCollectionAsCapped", "convertToCapped"],
-    },
-    Lack {
-        why: "an index is made anew by dropping and creating it",
-        commands: &["reIndex"],
-    },
-    Lack {
         why: "there is no queryable encryption",
         commands: &[
             "cleanupStructuredEncryptionData",
