@@ -11,12 +11,13 @@ use quarry_timing::{Phase, phase};
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
 use super::execution::{RunningStage, Upstream};
+use super::gathered::Gathered;
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
 use crate::Collation;
 use crate::error::{Error, Result};
-use crate::expression::{Context, Expression};
+use crate::expression::{Context, Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::memory::Charge;
 use crate::spilling::DiskUse;
@@ -63,6 +64,12 @@ impl Stage for Group {
         } else {
             Reads::Everything
         }
+    }
+
+    /// What is asked of the key alone is asked of what the key is made of.
+    fn in_front(&self, filter: RawDocument<'_>, context: &ExpressionContext) -> Result<InFront> {
+        let renamed = Gathered::under_id(&self.id).in_front(filter, context)?;
+        Ok(renamed.map_or(InFront::Nothing, InFront::Moved))
     }
 
     fn values_grouped(&self) -> Option<&FieldPath> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::RunningStage;
 use super::parsed::Pipeline;
@@ -46,6 +46,20 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// the old ones. A filter on the new name asks for the old one in front of the stage.
     fn renames(&self) -> Vec<(&str, &str)> {
         Vec::new()
+    }
+
+    /// How a filter behind the stage that sees what it changes can be asked of the stage's input.
+    fn in_front(&self, _filter: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
+        Ok(InFront::Nothing)
+    }
+
+    /// The stage with a filter at the end of the pipeline that it runs by itself, if it takes one (`InFront::Both`).
+    fn with_filter_within(
+        &self,
+        _filter: RawDocument<'_>,
+        _: &ExpressionContext,
+    ) -> Result<Option<Arc<dyn Stage>>> {
+        Ok(None)
     }
 
     /// The part of a find that the stage is, so that an index can serve it.
@@ -222,6 +236,19 @@ impl Specification<'_> {
     pub fn expression(&self, value: RawValue<'_>) -> Result<Expression> {
         Expression::parse(value, self.context)
     }
+}
+
+/// The use of a filter behind a stage for the documents in front of it.
+#[derive(Debug)]
+pub enum InFront {
+    /// There is none.
+    Nothing,
+    /// It may stand in front, in these words, and not behind.
+    Moved(Document),
+    /// This filter, which is a weaker one, may stand in front as well.
+    Copied(Document),
+    /// It may stand in front, if it also stands at the end of the pipeline that the stage runs by itself.
+    Both,
 }
 
 /// The part of a find that a stage is.

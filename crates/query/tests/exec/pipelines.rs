@@ -8,7 +8,7 @@ use quarry_database::{Level, Namespace};
 use quarry_query::exec::{self, AggregateRequest, Explained, InsertRequest, Over, Verbosity};
 
 use crate::random_pipeline::{documents, listed_documents, results_of_each, stages};
-use crate::{Fixture, json, with_documents};
+use crate::{Fixture, aggregated, json, with_documents};
 
 fn numbered(documents: Vec<Document>) -> Vec<Document> {
     let numbered = documents.into_iter().enumerate();
@@ -225,4 +225,50 @@ proptest! {
             prop_assert_eq!(results(&fixture, &stages, 2).unwrap(), expected);
         }
     }
+}
+
+/// Runs the stages, and tells how many documents that examined.
+fn examined(fixture: &Fixture, stages: &str) -> (Vec<String>, u64) {
+    let docs = || fixture.operation.docs_examined.load(Relaxed);
+    let before = docs();
+    let found = aggregated(fixture, &format!("[{stages}]")).unwrap();
+    (found, docs() - before)
+}
+
+#[test]
+fn a_filter_on_a_key_is_served_by_an_index() {
+    let numbered: Vec<Document> = (0..200)
+        .map(|n| doc! { "_id": n, "a": (n % 20), "b": (n % 3), "v": n })
+        .collect();
+    let fixture = with_documents(&numbered);
+    fixture.index(r#"{"key": {"a": 1}}"#);
+    for (stages, documents) in [
+        (
+            r#"{"$group": {"_id": "$a", "n": {"$sum": "$v"}}}, {"$match": {"_id": 3}}"#,
+            1,
+        ),
+        (
+            r#"{"$group": {"_id": {"x": "$a", "y": "$b"}, "n": {"$sum": "$v"}}}, {"$match": {"_id.x": 3}}"#,
+            3,
+        ),
+        (
+            r#"{"$setWindowFields": {"partitionBy": "$a", "sortBy": {"v": 1}, "output": {"n": {"$sum": "$v"}}}}, {"$match": {"a": 3}}"#,
+            10,
+        ),
+        (r#"{"$redact": "$$KEEP"}, {"$match": {"a": 3}}"#, 10),
+    ] {
+        let (found, docs) = examined(&fixture, stages);
+        assert_eq!((found.len(), docs), (documents, 10), "{stages}");
+    }
+}
+
+#[test]
+fn a_filter_behind_a_union_is_served_by_the_indexes_of_both_collections() {
+    let numbered: Vec<Document> = (0..100).map(|n| doc! { "_id": n, "a": n }).collect();
+    let fixture = with_documents(&numbered);
+    insert_other(&fixture, &numbered);
+    let stages = r#"{"$unionWith": "other"}, {"$match": {"_id": {"$in": [7, 8]}}}"#;
+    let (found, docs) = examined(&fixture, stages);
+    assert_eq!(found.len(), 4);
+    assert_eq!(docs, 4, "two of each");
 }

@@ -30,11 +30,12 @@ use self::function::{Given, RunningFunction, Start};
 use self::partition::{Partition, partition_bytes};
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::fields_read::fields_kept_for;
+use super::gathered::Gathered;
 use super::nested_field;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::expression::{Context, Expression, type_name};
+use crate::expression::{Context, Expression, ExpressionContext, type_name};
 use crate::field_path::FieldPath;
 use crate::fields_kept::FieldsKept;
 use crate::interrupts::{self, units_of_search};
@@ -221,6 +222,17 @@ impl Stage for SetWindowFields {
                 Reads::Passes
             }
         }
+    }
+
+    /// A partition as a whole stays or is left out.
+    fn in_front(&self, filter: RawDocument<'_>, context: &ExpressionContext) -> Result<InFront> {
+        let Some(partition) = &self.partition else {
+            return Ok(InFront::Nothing);
+        };
+        let is_output = |field: &str| self.outputs.iter().any(|one| one.path.first() == field);
+        let gathered = Gathered::in_place(partition, is_output);
+        let same = gathered.in_front(filter, context)?;
+        Ok(same.map_or(InFront::Nothing, InFront::Moved))
     }
 
     fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
