@@ -328,6 +328,10 @@ impl Stage for GraphLookup {
         collections.push(&self.collection);
     }
 
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
     fn modifies(&self) -> Modifies {
         Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
     }

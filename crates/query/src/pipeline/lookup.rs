@@ -294,6 +294,10 @@ impl Stage for Lookup {
         }
     }
 
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
     fn modifies(&self) -> Modifies {
         Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
     }

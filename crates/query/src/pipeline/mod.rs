@@ -149,7 +149,7 @@ fn read(
     if parsed.depth() > STAGES_MAX {
         return Err(too_long());
     }
-    let stages = limits_forward(filters_forward(parsed.stages, context)?);
+    let stages = limits_forward(filters_forward(parsed.stages, context)?)?;
     Ok(Pipeline {
         stages: fuse(stages, context)?,
     })

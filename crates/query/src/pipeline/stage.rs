@@ -116,6 +116,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
     fn as_map(&self) -> Option<&dyn DocumentMap> {
         None
     }
+
+    /// Whether one document comes out for each that goes in, in their order.
+    fn is_one_to_one(&self) -> bool {
+        self.as_map().is_some()
+    }
 }
 
 /// The options of `$unwind`.

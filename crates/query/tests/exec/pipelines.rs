@@ -272,3 +272,20 @@ fn a_filter_behind_a_union_is_served_by_the_indexes_of_both_collections() {
     assert_eq!(found.len(), 4);
     assert_eq!(docs, 4, "two of each");
 }
+
+#[test]
+fn the_first_of_an_order_are_looked_up_alone() {
+    let numbered: Vec<Document> = (0..200).map(|n| doc! { "_id": n, "a": (n % 50) }).collect();
+    let fixture = with_documents(&numbered);
+    fixture.index(r#"{"key": {"a": 1}}"#);
+    insert_other(&fixture, &numbered);
+    let lookup =
+        r#"{"$lookup": {"from": "other", "localField": "_id", "foreignField": "_id", "as": "o"}}"#;
+    let set = r#"{"$set": {"x": {"$size": "$o"}}}"#;
+    let stages =
+        format!(r#"{lookup}, {set}, {{"$sort": {{"a": 1}}}}, {{"$skip": 2}}, {{"$limit": 3}}"#);
+    let (found, docs) = examined(&fixture, &stages);
+    let ids: Vec<i32> = (found.iter().map(|one| json(one).get_i32("_id").unwrap())).collect();
+    assert_eq!(ids, [100, 150, 1], "equal documents keep their order");
+    assert!(docs <= 5 + 3, "{docs} were examined");
+}

@@ -165,6 +165,7 @@ pub fn stages() -> impl Strategy<Value = Vec<String>> {
         other_stage().prop_map(|one| vec![one]),
         joined(),
         gathered(),
+        ordered(),
     ];
     prop::collection::vec(one, 1..7).prop_map(|stages| stages.concat())
 }
@@ -270,6 +271,48 @@ fn joined() -> impl Strategy<Value = Vec<String>> {
             all[..=more].to_vec()
         },
     )
+}
+
+/// Stages that make one document of each, with a sort and bounds behind.
+fn ordered() -> impl Strategy<Value = Vec<String>> {
+    let mapping = prop_oneof![
+        Just(r#"{"$addFields": {"n": {"$add": ["$v", 1]}}}"#),
+        Just(r#"{"$set": {"v": "$n", "d.e": 1}}"#),
+        Just(r#"{"$project": {"v": 1, "k": 1, "n": "$l"}}"#),
+        Just(r#"{"$project": {"l": 0}}"#),
+        Just(r#"{"$unset": "k"}"#),
+        Just(r#"{"$replaceRoot": {"newRoot": {"v": "$k", "k": "$v"}}}"#),
+        Just(
+            r#"{"$lookup": {"from": "other", "localField": "k", "foreignField": "k", "as": "o"}}"#
+        ),
+        Just(
+            r#"{"$lookup": {"from": "other", "localField": "v", "foreignField": "v", "as": "l"}}"#
+        ),
+        Just(
+            r#"{"$lookup": {"from": "other", "pipeline": [{"$sort": {"v": 1}}, {"$limit": 1}], "as": "d.o"}}"#
+        ),
+        Just(
+            r#"{"$graphLookup": {"from": "other", "startWith": "$k", "connectFromField": "v", "connectToField": "k", "as": "g", "maxDepth": 1}}"#
+        ),
+    ];
+    let sort = prop_oneof![
+        Just(r#"{"$sort": {"v": 1}}"#),
+        Just(r#"{"$sort": {"k": -1}}"#),
+        Just(r#"{"$sort": {"k": 1, "v": -1}}"#),
+        Just(r#"{"$sort": {"d.e": 1}}"#),
+        Just(r#"{"$sort": {"n": 1}}"#),
+        Just(r#"{"$sort": {"l": -1, "k": 1}}"#),
+    ];
+    let bound = prop_oneof![
+        Just(r#"{"$skip": 1}"#),
+        Just(r#"{"$limit": 3}"#),
+        Just(r#"{"$limit": 8}"#),
+    ];
+    let mappings = prop::collection::vec(mapping, 1..4);
+    (mappings, sort, prop::collection::vec(bound, 0..3)).prop_map(|(mappings, sort, bounds)| {
+        let stages = mappings.into_iter().chain([sort]).chain(bounds);
+        stages.map(str::to_owned).collect()
+    })
 }
 
 /// A stage that gathers documents by a key, with filters that ask of it behind.
