@@ -14,7 +14,7 @@ use super::execution::{RunningStage, Upstream};
 use super::gathered::Gathered;
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
-use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
+use super::stage::{FieldOrder, InFront, Reads, Specification, Stage, Stages, one};
 use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext};
@@ -81,6 +81,10 @@ impl Stage for Group {
         let mut fields = self.fields.iter();
         let are_firsts = fields.all(|field| field.accumulation.is_first());
         self.id.as_path().filter(|_| are_firsts)?.root_path()
+    }
+
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Hidden
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

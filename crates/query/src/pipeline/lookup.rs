@@ -14,7 +14,7 @@ use super::equality::{self, any_of, each_at};
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
 use super::nested_field;
-use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one, own_field};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use super::unwound_lookup::UnwoundLookup;
 use crate::error::{Error, Result};
@@ -300,6 +300,10 @@ impl Stage for Lookup {
 
     fn modifies(&self) -> Modifies {
         Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(own_field(&self.output));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

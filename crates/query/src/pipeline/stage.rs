@@ -36,6 +36,20 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Adds the top-level fields of its input that the stage reads or lets through.
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads;
 
+    /// Adds the top-level fields that come out with values, or without one, to which the fields of these names that went in have added
+    /// nothing but what `add_fields_read` tells.
+    fn add_fields_made(&self, _fields: &mut BTreeSet<String>) {}
+
+    /// The fields that the stage takes of its input, where it passes on no others and what it computes of them is told apart.
+    fn picks(&self) -> Option<Picks> {
+        None
+    }
+
+    /// The way of the order of a document's fields through the stage.
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Passes
+    }
+
     /// The difference that the stage makes to the documents that pass it. A filter behind it that does not see the
     /// difference may stand before it.
     fn modifies(&self) -> Modifies {
@@ -307,6 +321,31 @@ pub enum Reads {
     Passes,
     /// The whole document.
     Everything,
+}
+
+/// The top-level fields of which a stage makes documents.
+#[derive(Debug)]
+pub struct Picks {
+    /// Those that come out under their names, whole or in part.
+    pub taken: BTreeSet<String>,
+    /// Those that others are computed of.
+    pub read: BTreeSet<String>,
+}
+
+/// The order in which fields stand in what goes into a stage, as it is seen in what comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldOrder {
+    /// Documents that come out may have it; values that are made do not, unless the stage reads everything.
+    Passes,
+    /// Nothing that comes out has it.
+    Hidden,
+    /// Values that are made may have it.
+    Shown,
+}
+
+/// The field that a path sets as a whole.
+pub(super) fn own_field(path: &FieldPath) -> Option<String> {
+    path.is_top_level().then(|| path.first().to_owned())
 }
 
 /// The list that one stage is.

@@ -14,7 +14,7 @@ use super::lookup::Lookup;
 use super::nested_field;
 use super::renamed;
 use super::reorder::{Filter, add_conditions, all_of};
-use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound};
+use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound, own_field};
 use super::sub_pipeline::OpenPipeline;
 use crate::error::Result;
 use crate::expression::{ExpressionContext, bounds};
@@ -140,6 +140,11 @@ impl Stage for UnwoundLookup {
         let mut changed = BTreeSet::from([self.lookup.output.first().to_owned()]);
         changed.extend(self.index.as_ref().map(|index| index.first().to_owned()));
         Modifies::Fields(changed)
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(own_field(&self.lookup.output));
+        fields.extend(self.index.as_ref().and_then(own_field));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

@@ -218,6 +218,11 @@ fn other_stage() -> impl Strategy<Value = String> {
         Just(r#"{"$group": {"_id": "$v", "k": {"$first": "$k"}, "v": {"$max": "$v"}}}"#),
         Just(r#"{"$group": {"_id": "$l", "v": {"$sum": "$v"}, "l": {"$push": "$k"}}}"#),
         Just(r#"{"$group": {"_id": {"$type": "$k"}, "v": {"$avg": {"$multiply": ["$v", 0.1]}}}}"#),
+        Just(
+            r#"{"$group": {"_id": {"n": "$n", "m": "$m"}, "d": {"$first": "$d"}, "o": {"$max": "$o"}}}"#
+        ),
+        Just(r#"{"$project": {"n": 1, "d": 1, "v": 1}}"#),
+        Just(r#"{"$unwind": {"path": "$l", "includeArrayIndex": "n"}}"#),
         Just(r#"{"$replaceRoot": {"newRoot": {"v": "$v", "l": ["$k", 1]}}}"#),
         Just(
             r#"{"$facet": {"l": [{"$match": {"v": {"$gt": 0}}}, {"$unwind": "$l"}, {"$project": {"l": 1}}], "k": [{"$sort": {"v": 1}}, {"$limit": 2}]}}"#

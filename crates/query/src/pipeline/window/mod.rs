@@ -32,7 +32,7 @@ use super::execution::{Buffer, RunningStage, Upstream};
 use super::fields_read::fields_kept_for;
 use super::gathered::Gathered;
 use super::nested_field;
-use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
+use super::stage::{InFront, Reads, Specification, Stage, Stages, one, own_field};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{Context, Expression, ExpressionContext, type_name};
@@ -212,6 +212,10 @@ impl Stage for SetWindowFields {
 
     fn explain(&self, out: &mut DocumentBuilder<'_>) {
         out.append(self.name(), self.specification.as_raw());
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(self.outputs.iter().filter_map(|one| own_field(&one.path)));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
