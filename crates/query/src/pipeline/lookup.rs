@@ -14,6 +14,7 @@ use super::equality::{self, any_of, each_at};
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
 use super::nested_field;
+use super::read_figures::ReadFigures;
 use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one, own_field};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use super::unwound_lookup::UnwoundLookup;
@@ -332,6 +333,7 @@ impl Stage for Lookup {
             document: Buffer::default(),
             constant: None,
             held: HeldResults::default(),
+            figures: None,
         })
     }
 }
@@ -377,6 +379,8 @@ struct LookingUp {
     /// The array that all documents are given, once there is one.
     constant: Option<Counted>,
     held: HeldResults,
+    /// Where what it reads is counted.
+    figures: Option<Arc<ReadFigures>>,
 }
 
 impl RunningStage for LookingUp {
@@ -386,7 +390,9 @@ impl RunningStage for LookingUp {
         };
         let found = match self.constant.take() {
             Some(constant) => constant,
-            None => self.stage.find(document, &mut self.held, upstream)?,
+            None => upstream.counted(self.figures.as_ref(), |upstream| {
+                self.stage.find(document, &mut self.held, upstream)
+            })?,
         };
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;
@@ -396,5 +402,9 @@ impl RunningStage for LookingUp {
         }
         self.document.empty();
         Ok(true)
+    }
+
+    fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
+        Some(Arc::clone(self.figures.get_or_insert_default()))
     }
 }

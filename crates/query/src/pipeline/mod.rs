@@ -41,6 +41,7 @@ mod parsed;
 mod plain_values;
 mod preferred_numbers;
 mod project;
+mod read_figures;
 mod redact;
 mod redact_safe;
 mod renamed;
@@ -72,6 +73,7 @@ pub use execution::{
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;
+pub use read_figures::ReadFigures;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};

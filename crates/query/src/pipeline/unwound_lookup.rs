@@ -12,6 +12,7 @@ use super::execution::{Buffer, Collections, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
 use super::lookup::Lookup;
 use super::nested_field;
+use super::read_figures::ReadFigures;
 use super::renamed;
 use super::reorder::{Filter, add_conditions, all_of};
 use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound, own_field};
@@ -189,6 +190,7 @@ impl Stage for UnwoundLookup {
             one: Buffer::default(),
             found: 0,
             scratch: Buffer::default(),
+            figures: None,
         })
     }
 }
@@ -205,6 +207,8 @@ struct LookingUp {
     /// How many were found.
     found: i64,
     scratch: Buffer,
+    /// Where what it reads is counted.
+    figures: Option<Arc<ReadFigures>>,
 }
 
 impl RunningStage for LookingUp {
@@ -217,10 +221,13 @@ impl RunningStage for LookingUp {
             one,
             found,
             scratch,
+            figures,
         } = self;
         loop {
             if let Some(read) = opened {
-                let other = one.read(|bytes| read.next(upstream, bytes))?;
+                let other = upstream.counted(figures.as_ref(), |upstream| {
+                    one.read(|bytes| read.next(upstream, bytes))
+                })?;
                 let input = RawDocument::new(document.bytes())?;
                 if let Some(other) = other {
                     let depth = stage.lookup.output.parts().len();
@@ -245,8 +252,15 @@ impl RunningStage for LookingUp {
             };
             *found = 0;
             let matching = stage.matching.as_ref().map(Document::as_raw);
-            *opened = Some(stage.lookup.open(input, matching, held, upstream)?);
+            let read = upstream.counted(figures.as_ref(), |upstream| {
+                stage.lookup.open(input, matching, held, upstream)
+            });
+            *opened = Some(read?);
         }
+    }
+
+    fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
+        Some(Arc::clone(self.figures.get_or_insert_default()))
     }
 
     fn close(&mut self, collections: &mut dyn Collections) {

@@ -340,3 +340,65 @@ fn an_index_gives_windows_their_order() {
     let (_, [returned, ..]) = cursor_of(&indexed, &format!(r#"{windows}, {{"$limit": 3}}"#));
     assert!(returned <= 16, "{returned} were read for a partition of 15");
 }
+
+#[test]
+fn explain_counts_what_a_lookup_reads() {
+    let numbered: Vec<Document> = (0..20).map(|n| doc! { "_id": n, "k": n, "u": n }).collect();
+    let fixture = with_documents(&numbered[..4]);
+    insert_other(&fixture, &numbered);
+    let other = Namespace::parse("db.other").unwrap();
+    let index = json(r#"{"key": {"k": 1}, "name": "k_1"}"#);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    database
+        .create_indexes(&other, &[index], operation, Level::Written)
+        .unwrap();
+    let figures = |stages: &str, verbosity| -> Vec<String> {
+        let pipeline = json(&format!(r#"{{"p": [{stages}]}}"#));
+        let stages = pipeline.as_raw().get_array("p").unwrap();
+        let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+        let reply = fixture.explained_with(Explained::Aggregate(request), verbosity);
+        let stages = reply.as_raw().get_array("stages").unwrap();
+        let lookups = stages.iter().filter_map(|stage| {
+            let stage = stage.as_document().unwrap();
+            stage.get("$lookup")?;
+            let shown = stage
+                .iter()
+                .skip(1)
+                .filter(|one| one.name() != "executionTimeMillisEstimate");
+            let shown = shown.map(|one| format!("{}: {}", one.name(), one.value()));
+            Some(shown.collect::<Vec<_>>().join(", "))
+        });
+        lookups.collect()
+    };
+    let by = |local: &str, foreign: &str, output: &str| {
+        format!(
+            r#"{{"$lookup": {{"from": "other", "localField": "{local}", "foreignField": "{foreign}", "as": "{output}"}}}}"#
+        )
+    };
+    let told = |docs: i32, keys: i32, scans: i32, indexes: &str, returned: i32| {
+        format!(
+            "totalDocsExamined: Long('{docs}'), totalKeysExamined: Long('{keys}'), collectionScans: Long('{scans}'), \
+             indexesUsed: [{indexes}], nReturned: Long('{returned}')"
+        )
+    };
+    let (indexed, scanned) = (by("_id", "k", "o"), by("_id", "u", "p"));
+    let unwound =
+        format!(r#"{indexed}, {{"$unwind": "$o"}}, {scanned}, {{"$group": {{"_id": 1}}}}"#);
+    let nested = r#"{"$lookup": {"from": "other", "let": {"k": "$_id"}, "as": "o", "pipeline": [
+        {"$match": {"$expr": {"$eq": ["$k", "$$k"]}}},
+        {"$lookup": {"from": "other", "localField": "k", "foreignField": "_id", "as": "p"}}]}}"#;
+    for (stages, expected) in [
+        (indexed.clone(), vec![told(4, 4, 0, " 'k_1' ", 4)]),
+        (scanned.clone(), vec![told(80, 0, 4, "", 4)]),
+        (
+            unwound,
+            vec![told(4, 4, 0, " 'k_1' ", 4), told(80, 0, 4, "", 4)],
+        ),
+        (nested.to_owned(), vec![told(8, 8, 0, " '_id_', 'k_1' ", 4)]),
+    ] {
+        let found = figures(&stages, Verbosity::ExecutionStats);
+        assert_eq!(found, expected, "{stages}");
+        let planned = figures(&stages, Verbosity::QueryPlanner);
+        assert!(planned.iter().all(String::is_empty), "{planned:?}");
+    }
+}
