@@ -33,7 +33,7 @@ const KNOWN: [&str; 11] = [
 #[derive(Debug)]
 struct GeoNear {
     specification: Document,
-    /// What the documents have to match beside.
+    /// The filter that the documents have to match beside.
     query: Document,
     filter: Document,
     matcher: Matcher,

@@ -66,7 +66,7 @@ impl Stage for Group {
         }
     }
 
-    /// What is asked of the key alone is asked of what the key is made of.
+    /// A filter on the key alone asks for the fields that the key is made of.
     fn in_front(&self, filter: RawDocument<'_>, context: &ExpressionContext) -> Result<InFront> {
         let renamed = Gathered::under_id(&self.id).in_front(filter, context)?;
         Ok(renamed.map_or(InFront::Nothing, InFront::Moved))

@@ -45,7 +45,7 @@ impl Stage for Redact {
         Reads::Everything
     }
 
-    /// What stands behind stays there: it may ask for something that the stage leaves out.
+    /// The filter stays behind, too: it may ask for something that the stage leaves out.
     fn in_front(&self, filter: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
         let safe = redact_safe::part_of(filter)?;
         Ok(match safe.is_empty() {

@@ -16,7 +16,7 @@ pub(crate) struct StageFigures {
     returned: AtomicU64,
     /// The time of the stages before it is part of it, as in MongoDB.
     nanos: AtomicU64,
-    /// Of a stage that counts what it reads of other collections.
+    /// The figures of a stage that counts what it reads of other collections.
     reads: Option<Arc<ReadFigures>>,
 }
 
