@@ -5,11 +5,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use indexmap::IndexMap;
 use quarry_bson::{RawArray, RawDocument};
 use quarry_database::{
-    Collation, Collection, CollectionSnapshot, Ident, Namespace, Operation, Scope, View,
+    Collation, Collection, CollectionSnapshot, ID_INDEX_NAME, Ident, Namespace, Operation, Scope,
+    View,
 };
 
 use super::collation::other_collation;
@@ -19,8 +21,10 @@ use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts;
-use crate::pipeline::{Collections, Execution, Pipeline, ReadId, Run, SubFind, collections_named};
-use crate::plan::Parsed;
+use crate::pipeline::{
+    Collections, Execution, Pipeline, ReadFigures, ReadId, Run, SubFind, collections_named,
+};
+use crate::plan::{Leaf, Parsed, PlanNode};
 use crate::planner::Wanted;
 use crate::query_shape::QueryParts;
 
@@ -42,6 +46,8 @@ pub(super) struct OtherCollections {
     /// The views that are being read within each other now, and the depth of their pipelines together.
     running: usize,
     depth: usize,
+    /// Where what is read is counted, for explain.
+    figures: Option<Arc<ReadFigures>>,
 }
 
 struct Other {
@@ -226,6 +232,9 @@ impl OtherCollections {
             ..Wanted::default()
         };
         let root = plan(snapshot, &parsed, None, wanted)?;
+        if let Some(figures) = &self.figures {
+            add_leaves(&*root, figures);
+        }
         let mut reading = Box::new(Reading::new(root, Some(Box::new(parsed))));
         reading.begin_small();
         Ok(OpenRead::Of {
@@ -234,6 +243,18 @@ impl OtherCollections {
             reading,
         })
     }
+}
+
+/// Adds what the plan of a read goes through.
+fn add_leaves(root: &dyn PlanNode, figures: &ReadFigures) {
+    root.leaves(&mut |leaf| match leaf {
+        Leaf::Nothing => {}
+        Leaf::Collection => figures.add_collection_scan(),
+        Leaf::Id => figures.add_index(ID_INDEX_NAME),
+        Leaf::Index(access) | Leaf::Count(access) | Leaf::Distinct(access) => {
+            figures.add_index(&access.name);
+        }
+    });
 }
 
 /// The view that the collection of a snapshot is, if it is one.
@@ -248,6 +269,22 @@ fn read_by(view: &View) -> impl Iterator<Item = &str> {
 }
 
 impl Lent<'_> {
+    /// Runs a step of a read, with what it examines counted if that is wanted.
+    fn counted<R>(&mut self, step: impl FnOnce(&mut Self) -> R) -> R {
+        let Some(figures) = self.others.figures.clone() else {
+            return step(self);
+        };
+        let examined = |operation: &Operation| {
+            let (docs, keys) = (&operation.docs_examined, &operation.keys_examined);
+            (docs.load(Relaxed), keys.load(Relaxed))
+        };
+        let (docs, keys) = examined(self.operation);
+        let result = step(self);
+        let (docs_after, keys_after) = examined(self.operation);
+        figures.add_examined(docs_after - docs, keys_after - keys);
+        result
+    }
+
     /// Begins a read of a view: a run of its stages, with those of the find behind them, over a read of what it is on.
     fn begin_view(&mut self, collection: &Collection, find: SubFind<'_>) -> Result<OpenRead> {
         if *find.context.collation() != collection.collation {
@@ -283,6 +320,26 @@ impl Lent<'_> {
         })
     }
 
+    fn next_of_collection(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
+        let OtherCollections {
+            collections, reads, ..
+        } = &mut *self.others;
+        let Some(Some(OpenRead::Of {
+            collection,
+            reading,
+            ..
+        })) = reads.get_mut(read.0)
+        else {
+            debug_assert!(
+                reads.get(read.0).is_some_and(Option::is_some),
+                "a stage reads what it has closed"
+            );
+            return Ok(false);
+        };
+        let snapshot = collections[*collection].snapshot.as_ref();
+        reading.next(snapshot, self.operation, out)
+    }
+
     /// Runs the stages of a view until they give a document. The read is taken out of its place meanwhile, because the stages
     /// open and close others.
     fn next_of_view(&mut self, read: ReadId, out: &mut Vec<u8>) -> Result<bool> {
@@ -308,10 +365,14 @@ impl Lent<'_> {
 }
 
 impl Collections for Lent<'_> {
+    fn count_into(&mut self, figures: Option<Arc<ReadFigures>>) -> Option<Arc<ReadFigures>> {
+        std::mem::replace(&mut self.others.figures, figures)
+    }
+
     fn open(&mut self, collection: &str, find: SubFind<'_>) -> crate::Result<ReadId> {
         let read = Some(match self.others.view(collection) {
             Some(collection) => self.begin_view(&collection, find)?,
-            None => self.others.begin(collection, find)?,
+            None => self.counted(|lent| lent.others.begin(collection, find))?,
         });
         let OtherCollections { reads, free, .. } = &mut *self.others;
         let place = match free.pop() {
@@ -336,23 +397,7 @@ impl Collections for Lent<'_> {
         if let Some(Some(OpenRead::OfView { .. })) = self.others.reads.get(read.0) {
             return self.next_of_view(read, out);
         }
-        let OtherCollections {
-            collections, reads, ..
-        } = &mut *self.others;
-        let Some(Some(OpenRead::Of {
-            collection,
-            reading,
-            ..
-        })) = reads.get_mut(read.0)
-        else {
-            debug_assert!(
-                reads.get(read.0).is_some_and(Option::is_some),
-                "a stage reads what it has closed"
-            );
-            return Ok(false);
-        };
-        let snapshot = collections[*collection].snapshot.as_ref();
-        reading.next(snapshot, self.operation, out)
+        self.counted(|lent| lent.next_of_collection(read, out))
     }
 
     fn close(&mut self, read: ReadId) {

@@ -12,7 +12,7 @@ use super::accumulation::Accumulation;
 use super::accumulators::Column;
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::preferred_numbers::Series;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{FieldOrder, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::number::Number;
@@ -197,6 +197,10 @@ impl Stage for BucketAuto {
         } else {
             Reads::Everything
         }
+    }
+
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Hidden
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::DocumentBuilder;
 
 use super::execution::{RunningStage, Upstream};
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{FieldOrder, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
 use crate::interrupts;
@@ -46,6 +46,10 @@ impl Stage for Count {
 
     fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
         Reads::Only
+    }
+
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Hidden
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

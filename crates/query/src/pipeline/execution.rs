@@ -7,8 +7,11 @@
 //! where it has them, a filter passes them on as they are, and only stages that make documents write them anywhere.
 
 use std::fmt;
+use std::sync::Arc;
 
 use quarry_bson::RawDocument;
+
+use super::read_figures::ReadFigures;
 
 use crate::error::Result;
 use crate::expression::{ExpressionContext, bounds};
@@ -40,6 +43,11 @@ pub trait Collections {
 
     /// Ends a read. Whoever makes the collections ends those that an error has left open.
     fn close(&mut self, read: ReadId);
+
+    /// Has what is read from now on counted there, and gives back where it was counted before.
+    fn count_into(&mut self, _figures: Option<Arc<ReadFigures>>) -> Option<Arc<ReadFigures>> {
+        None
+    }
 }
 
 /// A request for documents of a collection: those that match, in this order.
@@ -198,6 +206,11 @@ pub trait RunningStage: Send {
         show_all(show, |out| hand_on(out, |out| self.next(upstream, out)))
     }
 
+    /// Has the stage count what it reads of other collections, if explain shows that of it.
+    fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
+        None
+    }
+
     /// Ends the reads of other collections that the stage keeps open between two pulls. It is not pulled again.
     fn close(&mut self, _: &mut dyn Collections) {}
 }
@@ -244,6 +257,22 @@ impl Upstream<'_, '_> {
     /// The other collections, for stages that read them.
     pub(super) fn collections(&mut self) -> &mut dyn Collections {
         self.run.collections
+    }
+
+    /// Runs a part of a stage's work, with what it reads of other collections counted, if that is wanted. It pulls nothing from the stages
+    /// before.
+    pub(super) fn counted<R>(
+        &mut self,
+        figures: Option<&Arc<ReadFigures>>,
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let Some(figures) = figures else {
+            return work(self);
+        };
+        let before = self.collections().count_into(Some(Arc::clone(figures)));
+        let result = work(self);
+        self.collections().count_into(before);
+        result
     }
 
     /// Lends the same to a pipeline that a stage runs by itself, over an input of its own.

@@ -10,7 +10,7 @@ use quarry_bson::{ArrayBuilder, Document, DocumentBuilder, RawArray, RawDocument
 
 use super::execution::{Buffer, RunInput, RunningStage, Show, Source, Upstream};
 use super::parsed::Pipeline;
-use super::stage::{Named, Reads, Specification, Stage, Stages, Within, one};
+use super::stage::{FieldOrder, Named, Reads, Specification, Stage, Stages, Within, one};
 use crate::error::{Error, Result};
 use crate::expression::bounds::{self, VALUE_BYTES_MAX};
 use crate::expression::type_name;
@@ -122,6 +122,10 @@ impl Stage for Facet {
                 Reads::Only
             }
         }
+    }
+
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Shown
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

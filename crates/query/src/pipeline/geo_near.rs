@@ -1,14 +1,18 @@
 //! `$geoNear`: the documents of the collection in the order of their distances, which it adds to each. It is the first stage and is wholly a find, whose
-//! filter carries the wish (`matcher/near.rs`); the plan node that searches by distance adds the fields.
+//! filter carries the wish (`matcher/near.rs`); the plan node that searches by distance adds the fields. A `$match` behind it that does not
+//! ask for the added fields becomes a part of its query.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
+use super::equality::both;
 use super::execution::{RunningStage, Upstream};
+use super::reorder::{Condition, Filter, add_conditions, all_of};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
+use crate::expression::ExpressionContext;
 use crate::matcher::{Matcher, Near};
 
 /// The options of the stage.
@@ -29,6 +33,8 @@ const KNOWN: [&str; 11] = [
 #[derive(Debug)]
 struct GeoNear {
     specification: Document,
+    /// The filter that the documents have to match beside.
+    query: Document,
     filter: Document,
     matcher: Matcher,
 }
@@ -66,12 +72,33 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
         }
     };
     Matcher::parse_in(query, specification.context)?.refuse_near()?;
-    let filter = Near::filter_of_stage(asked, query);
-    Ok(one(GeoNear {
-        matcher: Matcher::parse_in(filter.as_raw(), specification.context)?,
-        specification: asked.to_owned_document(),
-        filter,
-    }))
+    GeoNear::new(asked, query, specification.context).map(one)
+}
+
+impl GeoNear {
+    fn new(
+        specification: RawDocument<'_>,
+        query: RawDocument<'_>,
+        context: &ExpressionContext,
+    ) -> Result<GeoNear> {
+        let filter = Near::filter_of_stage(specification, query);
+        Ok(GeoNear {
+            matcher: Matcher::parse_in(filter.as_raw(), context)?,
+            specification: specification.to_owned_document(),
+            query: query.to_owned_document(),
+            filter,
+        })
+    }
+
+    /// Whether the stage adds a field that is read.
+    fn adds_one_of(&self, read: &BTreeSet<String>) -> bool {
+        let paths = ["distanceField", "includeLocs"].map(|name| self.specification.get_str(name));
+        let mut fields = paths
+            .into_iter()
+            .flatten()
+            .map(|path| path.split('.').next());
+        fields.any(|field| field.is_some_and(|field| read.contains(field)))
+    }
 }
 
 impl Stage for GeoNear {
@@ -89,6 +116,32 @@ impl Stage for GeoNear {
 
     fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
         Reads::Everything
+    }
+
+    /// A filter behind it becomes a part of its query, as far as it does not ask for a field that the stage adds.
+    fn fused(
+        self: Arc<Self>,
+        next: &dyn Stage,
+        context: &ExpressionContext,
+    ) -> Result<Option<Stages>> {
+        let PartOfFind::Filter(filter, _) = next.part_of_find() else {
+            return Ok(None);
+        };
+        let (mut conditions, mut query, mut left) = (Vec::new(), self.query.clone(), Vec::new());
+        add_conditions(filter, context, &mut conditions)?;
+        for Condition { filter, read } in conditions {
+            match read.is_some_and(|read| !self.adds_one_of(&read)) {
+                true => query = both(Some(query.as_raw()), Some(filter.as_raw())),
+                false => left.push(Filter::Condition(filter)),
+            }
+        }
+        if query == self.query {
+            return Ok(None);
+        }
+        let searched = GeoNear::new(self.specification.as_raw(), query.as_raw(), context)?;
+        let mut stages: Stages = vec![Arc::new(searched)];
+        stages.extend(all_of(left, context)?);
+        Ok(Some(stages))
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

@@ -14,7 +14,7 @@ use quarry_bson::{
 use super::equality::{any_of, both, each_at};
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::nested_field;
-use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
+use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one, own_field};
 use super::sub_pipeline::OpenPipeline;
 use crate::Collation;
 use crate::error::{Error, Result};
@@ -328,8 +328,16 @@ impl Stage for GraphLookup {
         collections.push(&self.collection);
     }
 
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
     fn modifies(&self) -> Modifies {
         Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(own_field(&self.output));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

@@ -11,12 +11,13 @@ use quarry_timing::{Phase, phase};
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
 use super::execution::{RunningStage, Upstream};
+use super::gathered::Gathered;
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
 use super::plain_values::PlainValues;
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::stage::{FieldOrder, InFront, Reads, Specification, Stage, Stages, one};
 use crate::Collation;
 use crate::error::{Error, Result};
-use crate::expression::{Context, Expression};
+use crate::expression::{Context, Expression, ExpressionContext};
 use crate::field_path::FieldPath;
 use crate::memory::Charge;
 use crate::spilling::DiskUse;
@@ -65,6 +66,12 @@ impl Stage for Group {
         }
     }
 
+    /// A filter on the key alone asks for the fields that the key is made of.
+    fn in_front(&self, filter: RawDocument<'_>, context: &ExpressionContext) -> Result<InFront> {
+        let renamed = Gathered::under_id(&self.id).in_front(filter, context)?;
+        Ok(renamed.map_or(InFront::Nothing, InFront::Moved))
+    }
+
     fn values_grouped(&self) -> Option<&FieldPath> {
         let path = self.id.as_path().filter(|_| self.fields.is_empty())?;
         path.root_path()
@@ -74,6 +81,10 @@ impl Stage for Group {
         let mut fields = self.fields.iter();
         let are_firsts = fields.all(|field| field.accumulation.is_first());
         self.id.as_path().filter(|_| are_firsts)?.root_path()
+    }
+
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Hidden
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

@@ -14,7 +14,8 @@ use super::equality::{self, any_of, each_at};
 use super::execution::{Buffer, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
 use super::nested_field;
-use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one};
+use super::read_figures::ReadFigures;
+use super::stage::{Modifies, Named, Reads, Specification, Stage, Stages, one, own_field};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use super::unwound_lookup::UnwoundLookup;
 use crate::error::{Error, Result};
@@ -294,8 +295,16 @@ impl Stage for Lookup {
         }
     }
 
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
     fn modifies(&self) -> Modifies {
         Modifies::Fields(BTreeSet::from([self.output.first().to_owned()]))
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(own_field(&self.output));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
@@ -324,6 +333,7 @@ impl Stage for Lookup {
             document: Buffer::default(),
             constant: None,
             held: HeldResults::default(),
+            figures: None,
         })
     }
 }
@@ -369,6 +379,8 @@ struct LookingUp {
     /// The array that all documents are given, once there is one.
     constant: Option<Counted>,
     held: HeldResults,
+    /// Where what it reads is counted.
+    figures: Option<Arc<ReadFigures>>,
 }
 
 impl RunningStage for LookingUp {
@@ -378,7 +390,9 @@ impl RunningStage for LookingUp {
         };
         let found = match self.constant.take() {
             Some(constant) => constant,
-            None => self.stage.find(document, &mut self.held, upstream)?,
+            None => upstream.counted(self.figures.as_ref(), |upstream| {
+                self.stage.find(document, &mut self.held, upstream)
+            })?,
         };
         let array = RawArray::from_document(RawDocument::new(&found.bytes)?);
         let output = &self.stage.output;
@@ -388,5 +402,9 @@ impl RunningStage for LookingUp {
         }
         self.document.empty();
         Ok(true)
+    }
+
+    fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
+        Some(Arc::clone(self.figures.get_or_insert_default()))
     }
 }

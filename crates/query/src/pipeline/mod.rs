@@ -23,6 +23,7 @@ mod facet;
 mod fields_read;
 mod fill;
 mod fuse;
+mod gathered;
 mod geo_near;
 mod graph_lookup;
 mod group;
@@ -40,7 +41,9 @@ mod parsed;
 mod plain_values;
 mod preferred_numbers;
 mod project;
+mod read_figures;
 mod redact;
+mod redact_safe;
 mod renamed;
 mod reorder;
 mod replace_root;
@@ -70,6 +73,7 @@ pub use execution::{
 };
 pub use leading::Leading;
 pub use parsed::Pipeline;
+pub use read_figures::ReadFigures;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub use stages::{check_stage_name, collections_named, collections_written};
@@ -82,6 +86,7 @@ pub use written::{
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
 use fuse::fuse;
+use leading::sorted_by_find;
 use limits_forward::limits_forward;
 use reorder::filters_forward;
 use stage::{Surroundings, Within};
@@ -147,10 +152,14 @@ fn read(
     if parsed.depth() > STAGES_MAX {
         return Err(too_long());
     }
-    let stages = limits_forward(filters_forward(parsed.stages, context)?);
-    Ok(Pipeline {
-        stages: fuse(stages, context)?,
-    })
+    let stages = limits_forward(filters_forward(parsed.stages, context)?)?;
+    let stages = fuse(stages, context)?;
+    // A facet's input is no find.
+    let stages = match within {
+        Within::Facet => stages,
+        _ => sorted_by_find(stages)?,
+    };
+    Ok(Pipeline { stages })
 }
 
 #[cold]

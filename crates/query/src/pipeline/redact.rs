@@ -6,9 +6,10 @@ use std::sync::Arc;
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::execution::{Buffer, RunningStage, Upstream};
-use super::stage::{Reads, Specification, Stage, Stages, one};
+use super::redact_safe;
+use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
-use crate::expression::{Context, Expression};
+use crate::expression::{Context, Expression, ExpressionContext};
 use crate::interrupts;
 
 #[derive(Debug)]
@@ -42,6 +43,15 @@ impl Stage for Redact {
 
     fn add_fields_read(&self, _: &mut BTreeSet<String>) -> Reads {
         Reads::Everything
+    }
+
+    /// The filter stays behind, too: it may ask for something that the stage leaves out.
+    fn in_front(&self, filter: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
+        let safe = redact_safe::part_of(filter)?;
+        Ok(match safe.is_empty() {
+            true => InFront::Nothing,
+            false => InFront::Copied(safe),
+        })
     }
 
     fn start(self: Arc<Self>, _: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {

@@ -2,8 +2,9 @@
 //! them, and one that comes to the head of the pipeline is served by an index.
 //!
 //! The conditions of a filter, those of its `$and`s among them, move one by one. One that asks for a field that a stage has given
-//! another name asks for the field by its old name in front of the stage. Filters that meet become one. Nothing else
-//! changes its place. As with MongoDB, a filter that has moved may leave out documents of which a stage would have made an
+//! another name asks for the field by its old name in front of the stage, and so does one that asks for the key of a `$group`. A stage
+//! that the condition cannot pass may still take a copy of it (`InFront`): one in front of a `$redact`, one within a `$unionWith`.
+//! Filters that meet become one. Nothing else changes its place. As with MongoDB, a filter that has moved may leave out documents of which a stage would have made an
 //! error.
 
 use std::cell::OnceCell;
@@ -15,7 +16,7 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 use super::chance::draws_lots;
 use super::match_stage::of_filter;
 use super::renamed;
-use super::stage::{Modifies, PartOfFind, Stage};
+use super::stage::{InFront, Modifies, PartOfFind, Stage};
 use crate::error::Result;
 use crate::expression::ExpressionContext;
 use crate::interrupts;
@@ -24,6 +25,9 @@ use crate::matcher::Matcher;
 /// How many stages the conditions of a pipeline are moved past, all together. Those behind that stay where they are: a request
 /// may have a thousand stages and very many conditions.
 const STEPS_MAX: usize = 100_000;
+
+/// The bytes of conditions that are copied, all together.
+const COPIED_BYTES_MAX: usize = 1 << 20;
 
 /// The work of looking past a stage, beside that of comparing the fields.
 const UNITS_OF_A_STEP: usize = 10;
@@ -53,6 +57,7 @@ fn is_filter(stage: &Arc<dyn Stage>) -> bool {
 struct Moving {
     places: Vec<Place>,
     steps: usize,
+    copied_bytes: usize,
 }
 
 /// A stage, and the conditions that were moved in front of it.
@@ -60,6 +65,8 @@ struct Place {
     before: Vec<Document>,
     /// None where there are conditions only.
     stage: Option<Arc<dyn Stage>>,
+    /// Conditions for the end of the pipeline that the stage runs by itself.
+    within: Vec<Document>,
     /// Asked of the stage once.
     modifies: OnceCell<Modifies>,
 }
@@ -69,6 +76,39 @@ pub(super) struct Condition {
     pub filter: Document,
     /// The fields that it reads; None if it may not be moved.
     pub read: Option<BTreeSet<String>>,
+}
+
+impl Condition {
+    fn of(filter: Document, context: &ExpressionContext) -> Result<Condition> {
+        let mut read = BTreeSet::new();
+        let matcher = Matcher::parse_query(filter.as_raw(), context)?;
+        let is_known = matcher.add_fields_read(&mut read);
+        let may_move = is_known && !draws_lots(RawValue::Document(filter.as_raw()));
+        Ok(Condition {
+            read: may_move.then_some(read),
+            filter,
+        })
+    }
+}
+
+/// A condition where it does not move any further.
+struct Stopped {
+    filter: Document,
+    /// The place that it stands in front of.
+    target: usize,
+    /// A copy that moves on from a place.
+    copy: Option<(Condition, usize)>,
+}
+
+/// The way of a condition past one stage.
+enum Past {
+    Stays,
+    /// It passes as it is.
+    Unchanged,
+    /// It passes as another one.
+    Renamed(Condition),
+    /// It stays, and this copy passes.
+    Copied(Condition),
 }
 
 impl Moving {
@@ -84,11 +124,15 @@ impl Moving {
             }
         }
         let (count, mut staying) = (conditions.len(), Vec::new());
-        for mut condition in conditions {
-            let target = self.target(&mut condition)?;
-            match self.places.get_mut(target) {
-                Some(place) => place.before.push(condition.filter),
-                None => staying.push(condition.filter),
+        for condition in conditions {
+            let mut moving = Some((condition, self.places.len()));
+            while let Some((condition, from)) = moving {
+                let stopped = self.stop(condition, from, context)?;
+                match self.places.get_mut(stopped.target) {
+                    Some(place) => place.before.push(stopped.filter),
+                    None => staying.push(stopped.filter),
+                }
+                moving = stopped.copy;
             }
         }
         if staying.len() == count {
@@ -99,10 +143,15 @@ impl Moving {
         Ok(())
     }
 
-    /// The first place from which on all stages spare the condition, behind the filters that are there already. On its way there
-    /// the condition takes the names that fields have in front of the stages.
-    fn target(&mut self, condition: &mut Condition) -> Result<usize> {
-        let mut target = self.places.len();
+    /// The first place from which on all stages up to `from` let the condition pass, behind the filters that are there already. On its way
+    /// there the condition takes the names that fields have in front of the stages.
+    fn stop(
+        &mut self,
+        mut condition: Condition,
+        from: usize,
+        context: &ExpressionContext,
+    ) -> Result<Stopped> {
+        let (mut target, mut copy) = (from, None);
         while target > 0
             && self.steps < STEPS_MAX
             && let Some(read) = &condition.read
@@ -111,17 +160,62 @@ impl Moving {
             interrupts::work(UNITS_OF_A_STEP + place.fields_compared(read))?;
             self.steps += 1;
             if !place.spares(read) {
-                let Some(renamed) = place.rename(&condition.filter, read)? else {
-                    break;
-                };
-                *condition = renamed;
+                match self.past(target - 1, &condition, context)? {
+                    Past::Stays => break,
+                    Past::Unchanged => {}
+                    Past::Renamed(renamed) => condition = renamed,
+                    Past::Copied(copied) => {
+                        copy = Some((copied, target - 1));
+                        break;
+                    }
+                }
             }
             target -= 1;
         }
         while self.places.get(target).is_some_and(Place::is_filter) {
             target += 1;
         }
-        Ok(target)
+        Ok(Stopped {
+            filter: condition.filter,
+            target,
+            copy,
+        })
+    }
+
+    /// The way of a condition past a stage that changes what it reads.
+    fn past(
+        &mut self,
+        place: usize,
+        condition: &Condition,
+        context: &ExpressionContext,
+    ) -> Result<Past> {
+        let place = &mut self.places[place];
+        let Some(read) = &condition.read else {
+            return Ok(Past::Stays);
+        };
+        if let Some(renamed) = place.rename(&condition.filter, read)? {
+            return Ok(Past::Renamed(renamed));
+        }
+        let filter = condition.filter.as_raw();
+        let in_front = match &place.stage {
+            Some(stage) => stage.in_front(filter, context)?,
+            None => InFront::Nothing,
+        };
+        let copied_bytes = self.copied_bytes + filter.len_bytes();
+        Ok(match in_front {
+            InFront::Moved(moved) => Past::Renamed(Condition::of(moved, context)?),
+            InFront::Nothing => Past::Stays,
+            InFront::Copied(_) | InFront::Both if copied_bytes > COPIED_BYTES_MAX => Past::Stays,
+            InFront::Copied(copy) => {
+                self.copied_bytes = copied_bytes;
+                Past::Copied(Condition::of(copy, context)?)
+            }
+            InFront::Both => {
+                self.copied_bytes = copied_bytes;
+                place.within.push(condition.filter.clone());
+                Past::Unchanged
+            }
+        })
     }
 
     /// The stages, with what stands side by side of filters made one.
@@ -132,13 +226,14 @@ impl Moving {
             .iter()
             .filter(|place| !place.is_filter())
             .count();
-        for Place { before, stage, .. } in self.places {
-            filters.extend(before.into_iter().map(Filter::Condition));
-            match stage {
+        for place in self.places {
+            let within = place.within.into_iter().map(Filter::Condition).collect();
+            filters.extend(place.before.into_iter().map(Filter::Condition));
+            match place.stage {
                 Some(filter) if is_filter(&filter) => filters.push(Filter::Stage(filter)),
                 Some(stage) => {
                     stages.extend(all_of(std::mem::take(&mut filters), context)?);
-                    stages.push(stage);
+                    stages.push(filtered_within(stage, within, context)?);
                 }
                 None => {}
             }
@@ -151,6 +246,22 @@ impl Moving {
         );
         Ok(stages)
     }
+}
+
+/// The stage with the filters at the end of the pipeline that it runs by itself.
+fn filtered_within(
+    stage: Arc<dyn Stage>,
+    filters: Vec<Filter>,
+    context: &ExpressionContext,
+) -> Result<Arc<dyn Stage>> {
+    let Some(filter) = all_of(filters, context)? else {
+        return Ok(stage);
+    };
+    let PartOfFind::Filter(filter, _) = filter.part_of_find() else {
+        return Ok(stage);
+    };
+    let filtered = stage.with_filter_within(filter, context)?;
+    Ok(filtered.expect("a stage takes the filters that it lets pass"))
 }
 
 /// A filter, or a condition that was taken out of one.
@@ -213,6 +324,7 @@ impl Place {
         Place {
             before,
             stage,
+            within: Vec::new(),
             modifies: OnceCell::new(),
         }
     }
@@ -295,14 +407,7 @@ pub(super) fn add_conditions(
                 let condition = Document::build(|out| {
                     out.append_element(element);
                 });
-                let mut read = BTreeSet::new();
-                let matcher = Matcher::parse_query(condition.as_raw(), context)?;
-                let is_known = matcher.add_fields_read(&mut read);
-                let may_move = is_known && !draws_lots(RawValue::Document(condition.as_raw()));
-                conditions.push(Condition {
-                    read: may_move.then_some(read),
-                    filter: condition,
-                });
+                conditions.push(Condition::of(condition, context)?);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use super::execution::RunningStage;
 use super::parsed::Pipeline;
@@ -36,6 +36,20 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// Adds the top-level fields of its input that the stage reads or lets through.
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads;
 
+    /// Adds the top-level fields that come out with values, or without one, to which the fields of these names that went in have added
+    /// nothing but what `add_fields_read` tells.
+    fn add_fields_made(&self, _fields: &mut BTreeSet<String>) {}
+
+    /// The fields that the stage takes of its input, where it passes on no others and what it computes of them is told apart.
+    fn picks(&self) -> Option<Picks> {
+        None
+    }
+
+    /// The way of the order of a document's fields through the stage.
+    fn order_of_fields(&self) -> FieldOrder {
+        FieldOrder::Passes
+    }
+
     /// The difference that the stage makes to the documents that pass it. A filter behind it that does not see the
     /// difference may stand before it.
     fn modifies(&self) -> Modifies {
@@ -46,6 +60,20 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// the old ones. A filter on the new name asks for the old one in front of the stage.
     fn renames(&self) -> Vec<(&str, &str)> {
         Vec::new()
+    }
+
+    /// How a filter behind the stage that sees what it changes can be asked of the stage's input.
+    fn in_front(&self, _filter: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
+        Ok(InFront::Nothing)
+    }
+
+    /// The stage with a filter at the end of the pipeline that it runs by itself, if it takes one (`InFront::Both`).
+    fn with_filter_within(
+        &self,
+        _filter: RawDocument<'_>,
+        _: &ExpressionContext,
+    ) -> Result<Option<Arc<dyn Stage>>> {
+        Ok(None)
     }
 
     /// The part of a find that the stage is, so that an index can serve it.
@@ -70,6 +98,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
 
     /// The stages that do what this one and the next do, if one can do a part of the other's work.
     fn fused(self: Arc<Self>, _next: &dyn Stage, _: &ExpressionContext) -> Result<Option<Stages>> {
+        Ok(None)
+    }
+
+    /// A `$sort`, and what the stage does over input in its order, if it sorts its input first.
+    fn sorted_before(self: Arc<Self>) -> Result<Option<Stages>> {
         Ok(None)
     }
 
@@ -101,6 +134,11 @@ pub trait Stage: fmt::Debug + Send + Sync {
     /// The stage as a function of one document, where it is nothing more. An update may consist of such stages.
     fn as_map(&self) -> Option<&dyn DocumentMap> {
         None
+    }
+
+    /// Whether one document comes out for each that goes in, in their order.
+    fn is_one_to_one(&self) -> bool {
+        self.as_map().is_some()
     }
 }
 
@@ -224,6 +262,19 @@ impl Specification<'_> {
     }
 }
 
+/// The use of a filter behind a stage for the documents in front of it.
+#[derive(Debug)]
+pub enum InFront {
+    /// There is none.
+    Nothing,
+    /// It may stand in front, in these words, and not behind.
+    Moved(Document),
+    /// This filter, which is a weaker one, may stand in front as well.
+    Copied(Document),
+    /// It may stand in front, if it also stands at the end of the pipeline that the stage runs by itself.
+    Both,
+}
+
 /// The part of a find that a stage is.
 pub enum PartOfFind<'s> {
     /// Nothing that a find does.
@@ -275,6 +326,31 @@ pub enum Reads {
     Passes,
     /// The whole document.
     Everything,
+}
+
+/// The top-level fields of which a stage makes documents.
+#[derive(Debug)]
+pub struct Picks {
+    /// Those that come out under their names, whole or in part.
+    pub taken: BTreeSet<String>,
+    /// Those that others are computed of.
+    pub read: BTreeSet<String>,
+}
+
+/// The order in which fields stand in what goes into a stage, as it is seen in what comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldOrder {
+    /// Documents that come out may have it; values that are made do not, unless the stage reads everything.
+    Passes,
+    /// Nothing that comes out has it.
+    Hidden,
+    /// Values that are made may have it.
+    Shown,
+}
+
+/// The field that a path sets as a whole.
+pub(super) fn own_field(path: &FieldPath) -> Option<String> {
+    path.is_top_level().then(|| path.first().to_owned())
 }
 
 /// The list that one stage is.

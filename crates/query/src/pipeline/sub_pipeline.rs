@@ -76,6 +76,42 @@ impl SubPipeline {
         })
     }
 
+    /// The pipeline with a `$match` as its last stage. It reads no variables of its own. `context` is that of its surroundings.
+    pub fn with_filter_last(
+        &self,
+        filter: RawDocument<'_>,
+        surroundings: &ExpressionContext,
+    ) -> Result<SubPipeline> {
+        debug_assert!(self.variables.is_empty() && self.prefix.is_none());
+        let mut bytes = Vec::new();
+        let mut out = ArrayBuilder::new(&mut bytes);
+        if let RawValue::Array(stages) = self.stages.as_raw() {
+            stages.iter().for_each(|stage| {
+                out.push(stage);
+            });
+        }
+        out.document().append("$match", filter);
+        out.finish();
+        let stages = RawArray::from_document(RawDocument::new(&bytes)?);
+        let context = surroundings.for_sub_pipeline()?;
+        Ok(SubPipeline {
+            collection: self.collection.clone(),
+            checked: (self.parse)(stages, &context, Within::Collection(self.owner))?,
+            stages: Value::from(stages),
+            variables: LetVariables::parse(RawDocument::EMPTY, surroundings)?,
+            surroundings: surroundings.share(),
+            context,
+            prefix: None,
+            parse: self.parse,
+            owner: self.owner,
+        })
+    }
+
+    /// The collection; None where the first stage makes the documents.
+    pub fn collection(&self) -> Option<&str> {
+        self.collection.as_deref()
+    }
+
     /// The stages as they were given.
     pub fn stages(&self) -> RawValue<'_> {
         self.stages.as_raw()

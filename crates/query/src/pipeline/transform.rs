@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
 use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
-use super::stage::{DocumentMap, Modifies, Reads, Stage};
+use super::stage::{DocumentMap, Modifies, Picks, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
 use crate::field_path::FieldPath;
@@ -95,6 +95,21 @@ impl Stage for Transform {
 
     fn renames(&self) -> Vec<(&str, &str)> {
         self.fields.renamed().collect()
+    }
+
+    fn picks(&self) -> Option<Picks> {
+        let mut read = BTreeSet::new();
+        let is_known = self.fields.add_fields_read(&mut read);
+        let is_pick = is_known && self.fields.mode() == Mode::Drop;
+        is_pick.then(|| Picks {
+            taken: self.fields.fields_taken().map(str::to_owned).collect(),
+            read,
+        })
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        let made = self.fields.fields_made();
+        fields.extend(made.map(str::to_owned));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

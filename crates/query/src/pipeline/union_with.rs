@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use super::execution::{Collections, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
-use super::stage::{Named, Reads, Specification, Stage, Stages, one};
+use super::stage::{InFront, Named, Reads, Specification, Stage, Stages, one};
 use super::sub_pipeline::{OpenPipeline, SubPipeline, stages_of};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
-use crate::expression::{LetVariables, type_name};
+use crate::expression::{ExpressionContext, LetVariables, type_name};
+
+/// A pipeline that is deeper is given no filter, which is a stage more there and in the pipelines of unions within.
+const FILTERED_DEPTH_MAX: usize = 100;
 
 #[derive(Debug)]
 struct UnionWith {
@@ -84,6 +87,31 @@ impl Stage for UnionWith {
 
     fn explain(&self, out: &mut DocumentBuilder<'_>) {
         out.append(self.name(), &self.specification);
+    }
+
+    fn in_front(&self, _: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
+        Ok(match self.pipeline.depth() < FILTERED_DEPTH_MAX {
+            true => InFront::Both,
+            false => InFront::Nothing,
+        })
+    }
+
+    fn with_filter_within(
+        &self,
+        filter: RawDocument<'_>,
+        context: &ExpressionContext,
+    ) -> Result<Option<Arc<dyn Stage>>> {
+        let pipeline = self.pipeline.with_filter_last(filter, context)?;
+        let specification = Document::build(|out| {
+            if let Some(collection) = pipeline.collection() {
+                out.append("coll", collection);
+            }
+            out.append("pipeline", pipeline.stages());
+        });
+        Ok(Some(Arc::new(UnionWith {
+            specification: RawValue::Document(specification.as_raw()).to_value(),
+            pipeline,
+        })))
     }
 
     fn depth_within(&self) -> usize {

@@ -9,7 +9,7 @@ use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
 use super::fields_read::fields_kept_for;
 use super::nested_field;
-use super::stage::{Modifies, Reads, Specification, Stage, Stages, Unwound, one};
+use super::stage::{Modifies, Reads, Specification, Stage, Stages, Unwound, one, own_field};
 use crate::error::{Error, Result};
 use crate::expression::type_name;
 use crate::field_path::FieldPath;
@@ -158,6 +158,10 @@ impl Stage for Unwind {
         let mut changed = BTreeSet::from([self.path.first().to_owned()]);
         changed.extend(self.index.as_ref().map(|index| index.first().to_owned()));
         Modifies::Fields(changed)
+    }
+
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(self.index.as_ref().and_then(own_field));
     }
 
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {

@@ -12,9 +12,10 @@ use super::execution::{Buffer, Collections, RunningStage, Upstream};
 use super::held_prefix::HeldResults;
 use super::lookup::Lookup;
 use super::nested_field;
+use super::read_figures::ReadFigures;
 use super::renamed;
 use super::reorder::{Filter, add_conditions, all_of};
-use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound};
+use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound, own_field};
 use super::sub_pipeline::OpenPipeline;
 use crate::error::Result;
 use crate::expression::{ExpressionContext, bounds};
@@ -142,6 +143,11 @@ impl Stage for UnwoundLookup {
         Modifies::Fields(changed)
     }
 
+    fn add_fields_made(&self, fields: &mut BTreeSet<String>) {
+        fields.extend(own_field(&self.lookup.output));
+        fields.extend(self.index.as_ref().and_then(own_field));
+    }
+
     fn add_fields_read(&self, fields: &mut BTreeSet<String>) -> Reads {
         self.lookup.add_fields_read(fields)
     }
@@ -184,6 +190,7 @@ impl Stage for UnwoundLookup {
             one: Buffer::default(),
             found: 0,
             scratch: Buffer::default(),
+            figures: None,
         })
     }
 }
@@ -200,6 +207,8 @@ struct LookingUp {
     /// How many were found.
     found: i64,
     scratch: Buffer,
+    /// Where what it reads is counted.
+    figures: Option<Arc<ReadFigures>>,
 }
 
 impl RunningStage for LookingUp {
@@ -212,10 +221,13 @@ impl RunningStage for LookingUp {
             one,
             found,
             scratch,
+            figures,
         } = self;
         loop {
             if let Some(read) = opened {
-                let other = one.read(|bytes| read.next(upstream, bytes))?;
+                let other = upstream.counted(figures.as_ref(), |upstream| {
+                    one.read(|bytes| read.next(upstream, bytes))
+                })?;
                 let input = RawDocument::new(document.bytes())?;
                 if let Some(other) = other {
                     let depth = stage.lookup.output.parts().len();
@@ -240,8 +252,15 @@ impl RunningStage for LookingUp {
             };
             *found = 0;
             let matching = stage.matching.as_ref().map(Document::as_raw);
-            *opened = Some(stage.lookup.open(input, matching, held, upstream)?);
+            let read = upstream.counted(figures.as_ref(), |upstream| {
+                stage.lookup.open(input, matching, held, upstream)
+            });
+            *opened = Some(read?);
         }
+    }
+
+    fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
+        Some(Arc::clone(self.figures.get_or_insert_default()))
     }
 
     fn close(&mut self, collections: &mut dyn Collections) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use quarry_bson::DocumentBuilder;
 
 use super::execution::{Collections, RunningStage, Show, Upstream};
+use super::read_figures::ReadFigures;
 use crate::error::Result;
 
 /// The figures of one stage of a run.
@@ -15,11 +16,16 @@ pub(crate) struct StageFigures {
     returned: AtomicU64,
     /// The time of the stages before it is part of it, as in MongoDB.
     nanos: AtomicU64,
+    /// The figures of a stage that counts what it reads of other collections.
+    reads: Option<Arc<ReadFigures>>,
 }
 
 impl StageFigures {
     /// Appends MongoDB's fields.
     pub(super) fn append(&self, out: &mut DocumentBuilder<'_>) {
+        if let Some(reads) = &self.reads {
+            reads.append(out);
+        }
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         out.append("nReturned", signed(self.returned.load(Relaxed)));
         let millis = self.nanos.load(Relaxed) / 1_000_000;
@@ -41,8 +47,13 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Watches a stage.
-    pub(super) fn over(stage: Box<dyn RunningStage>) -> (Box<dyn RunningStage>, Arc<StageFigures>) {
-        let figures = Arc::new(StageFigures::default());
+    pub(super) fn over(
+        mut stage: Box<dyn RunningStage>,
+    ) -> (Box<dyn RunningStage>, Arc<StageFigures>) {
+        let figures = Arc::new(StageFigures {
+            reads: stage.count_reads(),
+            ..StageFigures::default()
+        });
         let watched = Watched {
             stage,
             figures: Arc::clone(&figures),

@@ -96,6 +96,14 @@ impl Fields {
         named.filter_map(|(name, node)| matches!(node, Node::Include).then_some(name))
     }
 
+    /// The top-level fields that are left out or computed, of a projection that keeps those it does not name.
+    pub(crate) fn fields_made(&self) -> impl Iterator<Item = &str> {
+        let named = self.root.fields().filter(|_| self.mode != Mode::Drop);
+        named.filter_map(|(name, node)| {
+            matches!(node, Node::Computed(_) | Node::Exclude).then_some(name)
+        })
+    }
+
     /// The top-level fields that are computed as nothing but another top-level field, with the name of that.
     pub(crate) fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.root.fields().filter_map(|(name, node)| match node {

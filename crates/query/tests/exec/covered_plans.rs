@@ -391,3 +391,65 @@ fn a_covered_cursor_goes_on_when_its_index_meets_arrays() {
     assert!(left.contains(&r#"{"a":[70,80]}"#.to_owned()), "{left:?}");
     assert!(!left.contains(&r#"{"a":70}"#.to_owned()), "{left:?}");
 }
+
+/// Stages between the scan and the group read fields that they have made themselves: the keys have all the others.
+#[test]
+fn stages_before_a_group_leave_its_scan_covered() {
+    let numbered: Vec<Document> = (0..60)
+        .map(|n| doc! { "_id": n, "a": (n % 6), "b": n, "c": "not in the index" })
+        .collect();
+    let fixture = with_documents(&numbered);
+    fixture.index(r#"{"key": {"a": 1, "b": 1}}"#);
+    let first = r#"{"$match": {"a": {"$gte": 2}}}"#;
+    for (stages, docs) in [
+        (
+            r#"{"$addFields": {"x": {"$mod": ["$b", 4]}}}, {"$match": {"x": {"$gt": 0}, "b": {"$lt": 50}}}, {"$group": {"_id": "$x", "n": {"$sum": "$a"}}}"#,
+            0,
+        ),
+        (
+            r#"{"$project": {"x": "$a", "b": 1, "c": 1}}, {"$group": {"_id": "$x", "n": {"$sum": "$b"}}}"#,
+            0,
+        ),
+        // Records are kept by `_id`, which is in their keys.
+        (
+            r#"{"$project": {"x": "$a", "b": 1}}, {"$group": {"_id": "$_id"}}, {"$count": "n"}"#,
+            0,
+        ),
+        (
+            r#"{"$project": {"_id": 0, "x": "$a", "b": 1}}, {"$set": {"y": {"$add": ["$x", "$b"]}}}, {"$group": {"_id": "$x", "n": {"$sum": "$y"}}}"#,
+            0,
+        ),
+        (
+            r#"{"$unwind": {"path": "$b", "includeArrayIndex": "c"}}, {"$group": {"_id": "$a", "c": {"$max": "$c"}, "n": {"$sum": "$b"}}}"#,
+            0,
+        ),
+        (
+            r#"{"$addFields": {"c": {"$add": ["$a", 1]}}}, {"$count": "n"}"#,
+            0,
+        ),
+        // This one is not made.
+        (
+            r#"{"$addFields": {"x": "$c"}}, {"$group": {"_id": "$x", "n": {"$sum": "$a"}}}"#,
+            40,
+        ),
+        (
+            r#"{"$addFields": {"c.d": "$a"}}, {"$group": {"_id": "$c", "n": {"$sum": "$a"}}}"#,
+            40,
+        ),
+    ] {
+        let examined = || fixture.operation.docs_examined.load(Relaxed);
+        let before = examined();
+        let mut found = aggregated(&fixture, &format!("[{first}, {stages}]")).unwrap();
+        assert_eq!(examined() - before, docs, "{stages}");
+        let hinted = json(r#"{"$natural": 1}"#);
+        let pipeline = json(&format!(r#"{{"p": [{first}, {stages}]}}"#));
+        let over = Over::Collection(&fixture.namespace);
+        let mut request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
+        request.hint = Some(RawValue::Document(hinted.as_raw()));
+        let scanned = exec::aggregate((&fixture.database).into(), &fixture.operation, request);
+        let mut expected = fixture.drain(scanned.unwrap());
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{stages}");
+    }
+}

@@ -56,6 +56,40 @@ fn near_gives_documents_by_distance() {
 }
 
 #[test]
+fn a_filter_behind_the_stage_is_a_part_of_its_query() {
+    let fixture = places();
+    let near = r#"{"$geoNear": {"near": {"type": "Point", "coordinates": [-73.99279, 40.719296]}, "distanceField": "far.d"}}"#;
+    for (stages, found) in [
+        (
+            r#"{"$match": {"kind": "Stadiums"}}, {"$limit": 1}"#,
+            vec![3],
+        ),
+        (
+            r#"{"$match": {"kind": {"$ne": "Parks"}, "far.d": {"$gt": 1}}}, {"$limit": 2}"#,
+            vec![3],
+        ),
+        (
+            r#"{"$match": {"far.d": {"$gt": 10}}}, {"$match": {"name": {"$gt": "A"}}}"#,
+            vec![1, 3],
+        ),
+        (r#"{"$limit": 1}, {"$match": {"kind": "Stadiums"}}"#, vec![]),
+    ] {
+        let results = aggregated(&fixture, &format!("[{near}, {stages}]")).unwrap();
+        assert_eq!(ids(&results), found, "{stages}");
+    }
+    // The search alone gives what is asked for: no stage stands behind it.
+    let pipeline = json(&format!(
+        r#"{{"p": [{near}, {{"$match": {{"kind": "Stadiums"}}}}]}}"#
+    ));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    let shown = fixture.explained_with(Explained::Aggregate(request), Verbosity::ExecutionStats);
+    assert!(shown.get("stages").is_none(), "{shown}");
+    let returned = shown.as_raw().get_path("executionStats.nReturned");
+    assert_eq!(returned.and_then(|count| count.as_i64_exact()), Some(1));
+}
+
+#[test]
 fn what_an_update_moves_away_is_not_moved_again() {
     let documents: Vec<Document> = (0..300)
         .map(|id| {

@@ -8,7 +8,7 @@ use quarry_database::{Level, Namespace};
 use quarry_query::exec::{self, AggregateRequest, Explained, InsertRequest, Over, Verbosity};
 
 use crate::random_pipeline::{documents, listed_documents, results_of_each, stages};
-use crate::{Fixture, json, with_documents};
+use crate::{Fixture, aggregated, json, with_documents};
 
 fn numbered(documents: Vec<Document>) -> Vec<Document> {
     let numbered = documents.into_iter().enumerate();
@@ -224,5 +224,181 @@ proptest! {
             let expected = results_of_each(&stages, &input, &[]).unwrap();
             prop_assert_eq!(results(&fixture, &stages, 2).unwrap(), expected);
         }
+    }
+}
+
+/// Runs the stages, and tells how many documents that examined.
+fn examined(fixture: &Fixture, stages: &str) -> (Vec<String>, u64) {
+    let docs = || fixture.operation.docs_examined.load(Relaxed);
+    let before = docs();
+    let found = aggregated(fixture, &format!("[{stages}]")).unwrap();
+    (found, docs() - before)
+}
+
+#[test]
+fn a_filter_on_a_key_is_served_by_an_index() {
+    let numbered: Vec<Document> = (0..200)
+        .map(|n| doc! { "_id": n, "a": (n % 20), "b": (n % 3), "v": n })
+        .collect();
+    let fixture = with_documents(&numbered);
+    fixture.index(r#"{"key": {"a": 1}}"#);
+    for (stages, documents) in [
+        (
+            r#"{"$group": {"_id": "$a", "n": {"$sum": "$v"}}}, {"$match": {"_id": 3}}"#,
+            1,
+        ),
+        (
+            r#"{"$group": {"_id": {"x": "$a", "y": "$b"}, "n": {"$sum": "$v"}}}, {"$match": {"_id.x": 3}}"#,
+            3,
+        ),
+        (
+            r#"{"$setWindowFields": {"partitionBy": "$a", "sortBy": {"v": 1}, "output": {"n": {"$sum": "$v"}}}}, {"$match": {"a": 3}}"#,
+            10,
+        ),
+        (r#"{"$redact": "$$KEEP"}, {"$match": {"a": 3}}"#, 10),
+    ] {
+        let (found, docs) = examined(&fixture, stages);
+        assert_eq!((found.len(), docs), (documents, 10), "{stages}");
+    }
+}
+
+#[test]
+fn a_filter_behind_a_union_is_served_by_the_indexes_of_both_collections() {
+    let numbered: Vec<Document> = (0..100).map(|n| doc! { "_id": n, "a": n }).collect();
+    let fixture = with_documents(&numbered);
+    insert_other(&fixture, &numbered);
+    let stages = r#"{"$unionWith": "other"}, {"$match": {"_id": {"$in": [7, 8]}}}"#;
+    let (found, docs) = examined(&fixture, stages);
+    assert_eq!(found.len(), 4);
+    assert_eq!(docs, 4, "two of each");
+}
+
+#[test]
+fn the_first_of_an_order_are_looked_up_alone() {
+    let numbered: Vec<Document> = (0..200).map(|n| doc! { "_id": n, "a": (n % 50) }).collect();
+    let fixture = with_documents(&numbered);
+    fixture.index(r#"{"key": {"a": 1}}"#);
+    insert_other(&fixture, &numbered);
+    let lookup =
+        r#"{"$lookup": {"from": "other", "localField": "_id", "foreignField": "_id", "as": "o"}}"#;
+    let set = r#"{"$set": {"x": {"$size": "$o"}}}"#;
+    let stages =
+        format!(r#"{lookup}, {set}, {{"$sort": {{"a": 1}}}}, {{"$skip": 2}}, {{"$limit": 3}}"#);
+    let (found, docs) = examined(&fixture, &stages);
+    let ids: Vec<i32> = (found.iter().map(|one| json(one).get_i32("_id").unwrap())).collect();
+    assert_eq!(ids, [100, 150, 1], "equal documents keep their order");
+    assert!(docs <= 5 + 3, "{docs} were examined");
+}
+
+/// The plan of the cursor, and how many documents it returned, examined, and how many keys.
+fn cursor_of(fixture: &Fixture, stages: &str) -> (String, [i64; 3]) {
+    let pipeline = json(&format!(r#"{{"p": [{stages}]}}"#));
+    let stages = pipeline.as_raw().get_array("p").unwrap();
+    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+    let reply = fixture.explained_with(Explained::Aggregate(request), Verbosity::ExecutionStats);
+    let cursor = reply.as_raw().get_path("stages.0.$cursor").unwrap();
+    let cursor = cursor.as_document().unwrap();
+    let plan = cursor.get_path("queryPlanner.winningPlan").unwrap();
+    let counts = ["nReturned", "totalDocsExamined", "totalKeysExamined"].map(|name| {
+        let count = cursor.get_path(format!("executionStats.{name}"));
+        count.unwrap().as_i64_exact().unwrap()
+    });
+    (plan.to_string(), counts)
+}
+
+#[test]
+fn an_index_gives_windows_their_order() {
+    let numbered: Vec<Document> = (0..60)
+        .map(|n| doc! { "_id": n, "a": (n % 4), "v": (n * 7 % 60), "b": (n % 5) })
+        .collect();
+    let windows = r#"{"$setWindowFields": {"partitionBy": "$a", "sortBy": {"v": 1},
+        "output": {"n": {"$sum": "$v", "window": {"documents": ["unbounded", "current"]}}}}}"#;
+    let some = format!(r#"{{"$match": {{"a": {{"$gte": 2}}}}}}, {windows}"#);
+    let scanned = with_documents(&numbered);
+    let indexed = with_documents(&numbered);
+    indexed.index(r#"{"key": {"a": 1, "v": 1}}"#);
+    for (stages, documents) in [(windows, 60), (&*some, 30)] {
+        let (plan, counts) = cursor_of(&indexed, stages);
+        assert!(
+            plan.contains("'IXSCAN'") && !plan.contains("'SORT'"),
+            "{plan}"
+        );
+        assert_eq!(counts, [documents; 3], "{stages}");
+        let (plan, _) = cursor_of(&scanned, stages);
+        assert!(plan.contains("'SORT'"), "{plan}");
+        let one_by_one = results_of_each(&[stages.to_owned()], &numbered, &[]);
+        let stages = [stages.to_owned()];
+        for batch in [1, 7, usize::MAX] {
+            let found = results(&indexed, &stages, batch).unwrap();
+            assert_eq!(found, results(&scanned, &stages, batch).unwrap());
+            if let Ok(expected) = &one_by_one {
+                assert_eq!(found, *expected);
+            }
+        }
+    }
+    // A bound behind the windows ends the scan with the partition that has it.
+    let (_, [returned, ..]) = cursor_of(&indexed, &format!(r#"{windows}, {{"$limit": 3}}"#));
+    assert!(returned <= 16, "{returned} were read for a partition of 15");
+}
+
+#[test]
+fn explain_counts_what_a_lookup_reads() {
+    let numbered: Vec<Document> = (0..20).map(|n| doc! { "_id": n, "k": n, "u": n }).collect();
+    let fixture = with_documents(&numbered[..4]);
+    insert_other(&fixture, &numbered);
+    let other = Namespace::parse("db.other").unwrap();
+    let index = json(r#"{"key": {"k": 1}, "name": "k_1"}"#);
+    let (database, operation) = (&fixture.database, &fixture.operation);
+    database
+        .create_indexes(&other, &[index], operation, Level::Written)
+        .unwrap();
+    let figures = |stages: &str, verbosity| -> Vec<String> {
+        let pipeline = json(&format!(r#"{{"p": [{stages}]}}"#));
+        let stages = pipeline.as_raw().get_array("p").unwrap();
+        let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
+        let reply = fixture.explained_with(Explained::Aggregate(request), verbosity);
+        let stages = reply.as_raw().get_array("stages").unwrap();
+        let lookups = stages.iter().filter_map(|stage| {
+            let stage = stage.as_document().unwrap();
+            stage.get("$lookup")?;
+            let shown = stage
+                .iter()
+                .skip(1)
+                .filter(|one| one.name() != "executionTimeMillisEstimate");
+            let shown = shown.map(|one| format!("{}: {}", one.name(), one.value()));
+            Some(shown.collect::<Vec<_>>().join(", "))
+        });
+        lookups.collect()
+    };
+    let by = |local: &str, foreign: &str, output: &str| {
+        format!(
+            r#"{{"$lookup": {{"from": "other", "localField": "{local}", "foreignField": "{foreign}", "as": "{output}"}}}}"#
+        )
+    };
+    let told = |docs: i32, keys: i32, scans: i32, indexes: &str, returned: i32| {
+        format!(
+            "totalDocsExamined: Long('{docs}'), totalKeysExamined: Long('{keys}'), collectionScans: Long('{scans}'), \
+             indexesUsed: [{indexes}], nReturned: Long('{returned}')"
+        )
+    };
+    let (indexed, scanned) = (by("_id", "k", "o"), by("_id", "u", "p"));
+    let unwound =
+        format!(r#"{indexed}, {{"$unwind": "$o"}}, {scanned}, {{"$group": {{"_id": 1}}}}"#);
+    let nested = r#"{"$lookup": {"from": "other", "let": {"k": "$_id"}, "as": "o", "pipeline": [
+        {"$match": {"$expr": {"$eq": ["$k", "$$k"]}}},
+        {"$lookup": {"from": "other", "localField": "k", "foreignField": "_id", "as": "p"}}]}}"#;
+    for (stages, expected) in [
+        (indexed.clone(), vec![told(4, 4, 0, " 'k_1' ", 4)]),
+        (scanned.clone(), vec![told(80, 0, 4, "", 4)]),
+        (
+            unwound,
+            vec![told(4, 4, 0, " 'k_1' ", 4), told(80, 0, 4, "", 4)],
+        ),
+        (nested.to_owned(), vec![told(8, 8, 0, " '_id_', 'k_1' ", 4)]),
+    ] {
+        let found = figures(&stages, Verbosity::ExecutionStats);
+        assert_eq!(found, expected, "{stages}");
+        let planned = figures(&stages, Verbosity::QueryPlanner);
+        assert!(planned.iter().all(String::is_empty), "{planned:?}");
     }
 }
