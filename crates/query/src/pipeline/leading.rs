@@ -36,23 +36,6 @@ pub struct Leading<'p> {
     pub stages: usize,
 }
 
-/// The stages with a `$sort` of its own in front of one that sorts its input, where the `$sort` is a part of the find.
-pub(super) fn sorted_by_find(mut stages: Vec<Arc<dyn Stage>>) -> Result<Vec<Arc<dyn Stage>>> {
-    let is_filter = |stage: &&Arc<dyn Stage>| match stage.part_of_find() {
-        PartOfFind::Filter(_, matcher) => matcher.texts() == 0,
-        _ => false,
-    };
-    let place = stages.iter().take(1).filter(is_filter).count();
-    let sorted = match stages.get(place) {
-        Some(stage) => Arc::clone(stage).sorted_before()?,
-        None => None,
-    };
-    if let Some(sorted) = sorted {
-        stages.splice(place..=place, sorted);
-    }
-    Ok(stages)
-}
-
 impl Pipeline {
     /// Looks how many of the first stages a find does as well.
     pub fn leading(&self) -> Leading<'_> {

@@ -86,7 +86,6 @@ pub use written::{
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
 use fuse::fuse;
-use leading::sorted_by_find;
 use limits_forward::limits_forward;
 use reorder::filters_forward;
 use stage::{Surroundings, Within};
@@ -153,13 +152,9 @@ fn read(
         return Err(too_long());
     }
     let stages = limits_forward(filters_forward(parsed.stages, context)?)?;
-    let stages = fuse(stages, context)?;
-    // A facet's input is no find.
-    let stages = match within {
-        Within::Facet => stages,
-        _ => sorted_by_find(stages)?,
-    };
-    Ok(Pipeline { stages })
+    Ok(Pipeline {
+        stages: fuse(stages, context)?,
+    })
 }
 
 #[cold]

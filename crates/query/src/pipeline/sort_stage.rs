@@ -12,7 +12,6 @@ use super::execution::{RunningStage, Show, Upstream};
 use super::fields_read::fields_kept_for;
 use super::limit::results_wanted;
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages, one};
-use crate::Collation;
 use crate::error::{Error, Result};
 use crate::fields_kept::FieldsKept;
 use crate::metadata::{self, MetadataKinds};
@@ -45,19 +44,6 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     Ok(one(Sort {
         specification: specification.to_owned_document(),
         pattern: SortPattern::parse_in(specification, context.collation())?,
-        disk_use,
-    }))
-}
-
-/// The stage of an order.
-pub(super) fn of(
-    specification: Document,
-    collation: &Collation,
-    disk_use: DiskUse,
-) -> Result<Arc<dyn Stage>> {
-    Ok(Arc::new(Sort {
-        pattern: SortPattern::parse_in(specification.as_raw(), collation)?,
-        specification,
         disk_use,
     }))
 }

@@ -101,11 +101,6 @@ pub trait Stage: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// A `$sort`, and what the stage does over input in its order, if it sorts its input first.
-    fn sorted_before(self: Arc<Self>) -> Result<Option<Stages>> {
-        Ok(None)
-    }
-
     /// The array that the stage makes one document for each element of, if that is what it does.
     fn unwinds(&self) -> Option<Unwound<'_>> {
         None

@@ -290,57 +290,6 @@ fn the_first_of_an_order_are_looked_up_alone() {
     assert!(docs <= 5 + 3, "{docs} were examined");
 }
 
-/// The plan of the cursor, and how many documents it returned, examined, and how many keys.
-fn cursor_of(fixture: &Fixture, stages: &str) -> (String, [i64; 3]) {
-    let pipeline = json(&format!(r#"{{"p": [{stages}]}}"#));
-    let stages = pipeline.as_raw().get_array("p").unwrap();
-    let request = AggregateRequest::new(Over::Collection(&fixture.namespace), stages);
-    let reply = fixture.explained_with(Explained::Aggregate(request), Verbosity::ExecutionStats);
-    let cursor = reply.as_raw().get_path("stages.0.$cursor").unwrap();
-    let cursor = cursor.as_document().unwrap();
-    let plan = cursor.get_path("queryPlanner.winningPlan").unwrap();
-    let counts = ["nReturned", "totalDocsExamined", "totalKeysExamined"].map(|name| {
-        let count = cursor.get_path(format!("executionStats.{name}"));
-        count.unwrap().as_i64_exact().unwrap()
-    });
-    (plan.to_string(), counts)
-}
-
-#[test]
-fn an_index_gives_windows_their_order() {
-    let numbered: Vec<Document> = (0..60)
-        .map(|n| doc! { "_id": n, "a": (n % 4), "v": (n * 7 % 60), "b": (n % 5) })
-        .collect();
-    let windows = r#"{"$setWindowFields": {"partitionBy": "$a", "sortBy": {"v": 1},
-        "output": {"n": {"$sum": "$v", "window": {"documents": ["unbounded", "current"]}}}}}"#;
-    let some = format!(r#"{{"$match": {{"a": {{"$gte": 2}}}}}}, {windows}"#);
-    let scanned = with_documents(&numbered);
-    let indexed = with_documents(&numbered);
-    indexed.index(r#"{"key": {"a": 1, "v": 1}}"#);
-    for (stages, documents) in [(windows, 60), (&*some, 30)] {
-        let (plan, counts) = cursor_of(&indexed, stages);
-        assert!(
-            plan.contains("'IXSCAN'") && !plan.contains("'SORT'"),
-            "{plan}"
-        );
-        assert_eq!(counts, [documents; 3], "{stages}");
-        let (plan, _) = cursor_of(&scanned, stages);
-        assert!(plan.contains("'SORT'"), "{plan}");
-        let one_by_one = results_of_each(&[stages.to_owned()], &numbered, &[]);
-        let stages = [stages.to_owned()];
-        for batch in [1, 7, usize::MAX] {
-            let found = results(&indexed, &stages, batch).unwrap();
-            assert_eq!(found, results(&scanned, &stages, batch).unwrap());
-            if let Ok(expected) = &one_by_one {
-                assert_eq!(found, *expected);
-            }
-        }
-    }
-    // A bound behind the windows ends the scan with the partition that has it.
-    let (_, [returned, ..]) = cursor_of(&indexed, &format!(r#"{windows}, {{"$limit": 3}}"#));
-    assert!(returned <= 16, "{returned} were read for a partition of 15");
-}
-
 #[test]
 fn explain_counts_what_a_lookup_reads() {
     let numbered: Vec<Document> = (0..20).map(|n| doc! { "_id": n, "k": n, "u": n }).collect();

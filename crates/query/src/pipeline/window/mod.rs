@@ -1,7 +1,6 @@
 //! `$setWindowFields`: fields computed over windows of neighbouring documents, within partitions and in an order.
 //!
-//! The input is sorted by partition and order, on disk where memory is short; at the head of a pipeline a `$sort` in front does so, for
-//! which an index may give the order (`presorted.rs`). One partition at a time is held, with the stage's
+//! The input is sorted by partition and order, on disk where memory is short. One partition at a time is held, with the stage's
 //! bound on memory, because windows reach anywhere in it; results are
 //! computed as its documents are handed on, so that no column of them is held. Each function is a row in `functions.rs` and a
 //! file with its like; accumulators of `$group` work over any window (`accumulated.rs`).
@@ -14,7 +13,6 @@ mod functions;
 mod gaps;
 mod moving_average;
 mod partition;
-mod presorted;
 mod ranks;
 mod shift;
 mod slopes;
@@ -241,22 +239,7 @@ impl Stage for SetWindowFields {
         Ok(same.map_or(InFront::Nothing, InFront::Moved))
     }
 
-    fn sorted_before(self: Arc<Self>) -> Result<Option<Stages>> {
-        presorted::of(self)
-    }
-
     fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
-        self.run(following, false)
-    }
-}
-
-impl SetWindowFields {
-    /// The run of the stage over input that may have to be sorted.
-    fn run(
-        self: Arc<Self>,
-        following: &[Arc<dyn Stage>],
-        is_sorted: bool,
-    ) -> Box<dyn RunningStage> {
         let later = fields_kept_for(following);
         let own = self.read.as_ref();
         Box::new(Windowing {
@@ -266,10 +249,7 @@ impl SetWindowFields {
             }),
             stage: self,
             made: [Buffer::default(), Buffer::default()],
-            input: match is_sorted {
-                true => RowInput::InOrder(Box::default()),
-                false => RowInput::Unsorted,
-            },
+            sorted: None,
             ahead: None,
             rows: Vec::new(),
             next: 0,
@@ -277,81 +257,57 @@ impl SetWindowFields {
             memory: BoundedMemory::default(),
         })
     }
+}
 
-    /// Reads all input; the rows come back by partition and order.
+impl SetWindowFields {
+    /// Reads all input; the rows come back by partition and order. A row's key is that of its partition and behind it that of
+    /// its place.
     fn sort(&self, kept: Option<&FieldsKept>, upstream: &mut Upstream<'_, '_>) -> Result<Sorted> {
         let mut sorter = Sorter::new(&SORTS, None, self.disk_use);
-        let mut parts = RowParts::default();
+        let (mut key, mut payload) = (Vec::new(), Vec::new());
         let _scope = phase(Phase::Sort);
         upstream.each(&mut |document| {
-            self.fill(&mut parts, document, kept)?;
-            sorter.push(&parts.key, &parts.payload)
+            key.clear();
+            if let Some(partition) = &self.partition {
+                let value = partition.evaluate(&mut Context::new(document))?;
+                let value = value.as_raw().unwrap_or(RawValue::Null);
+                if let RawValue::Array(_) = value {
+                    let text =
+                        "An expression used to partition cannot evaluate to value of type array";
+                    return Err(Error::type_mismatch(text));
+                }
+                encode_collated(
+                    &self.collation,
+                    &mut key,
+                    &mut TypeBits::default(),
+                    value,
+                    Direction::Ascending,
+                );
+            }
+            let partition_bytes = u32::try_from(key.len()).map_err(|_| {
+                Error::bad_value("a value that $setWindowFields partitions by is too long")
+            })?;
+            if let Some(sort) = &self.sort {
+                sort.key(document, &mut key)?;
+            }
+            payload.clear();
+            payload.extend_from_slice(&partition_bytes.to_be_bytes());
+            match kept {
+                None => payload.extend_from_slice(document.as_bytes()),
+                Some(fields) => {
+                    interrupts::work(units_of_search(document))?;
+                    fields.keep(document, &mut payload);
+                }
+            }
+            sorter.push(&key, &payload)
         })?;
         sorter.finish()
     }
-
-    /// Makes the key and the payload of a document's row. The key is that of its partition and behind it that of its place.
-    fn fill(
-        &self,
-        parts: &mut RowParts,
-        document: RawDocument<'_>,
-        kept: Option<&FieldsKept>,
-    ) -> Result<()> {
-        let RowParts { key, payload } = parts;
-        key.clear();
-        if let Some(partition) = &self.partition {
-            let value = partition.evaluate(&mut Context::new(document))?;
-            let value = value.as_raw().unwrap_or(RawValue::Null);
-            if let RawValue::Array(_) = value {
-                let text = "An expression used to partition cannot evaluate to value of type array";
-                return Err(Error::type_mismatch(text));
-            }
-            encode_collated(
-                &self.collation,
-                key,
-                &mut TypeBits::default(),
-                value,
-                Direction::Ascending,
-            );
-        }
-        let partition_bytes = u32::try_from(key.len()).map_err(|_| {
-            Error::bad_value("a value that $setWindowFields partitions by is too long")
-        })?;
-        if let Some(sort) = &self.sort {
-            sort.key(document, key)?;
-        }
-        payload.clear();
-        payload.extend_from_slice(&partition_bytes.to_be_bytes());
-        match kept {
-            None => payload.extend_from_slice(document.as_bytes()),
-            Some(fields) => {
-                interrupts::work(units_of_search(document))?;
-                fields.keep(document, payload);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The parts of a row.
-#[derive(Default)]
-struct RowParts {
-    key: Vec<u8>,
-    payload: Vec<u8>,
-}
-
-/// Where the rows come from.
-enum RowInput {
-    /// From the stages before, once they are sorted.
-    Unsorted,
-    Sorted(Sorted),
-    /// From the stages before, whose documents are in order.
-    InOrder(Box<(Buffer, RowParts)>),
 }
 
 struct Windowing {
     stage: Arc<SetWindowFields>,
-    input: RowInput,
+    sorted: Option<Sorted>,
     /// The first row of the next partition.
     ahead: Option<Row>,
     /// The rows of this one; it is given up as a whole, because windows reach back.
@@ -367,46 +323,27 @@ struct Windowing {
 }
 
 impl Windowing {
-    /// The next row of all.
-    fn next_row(&mut self, upstream: &mut Upstream<'_, '_>) -> Result<Option<Row>> {
-        if let RowInput::Unsorted = self.input {
-            let sorted = self.stage.sort(self.kept.as_ref(), upstream)?;
-            self.input = RowInput::Sorted(sorted);
-        }
-        match &mut self.input {
-            RowInput::Unsorted => Ok(None),
-            RowInput::Sorted(sorted) => sorted.next(),
-            RowInput::InOrder(within) => {
-                let (buffer, parts) = &mut **within;
-                let Some(document) = upstream.read(buffer)? else {
-                    return Ok(None);
-                };
-                self.stage.fill(parts, document, self.kept.as_ref())?;
-                buffer.empty();
-                Ok(Some(Row::new(&parts.key, &parts.payload, 0)))
-            }
-        }
-    }
-
     /// Takes the next partition; false if there is none.
     fn advance(&mut self, upstream: &mut Upstream<'_, '_>) -> Result<bool> {
+        let sorted = match &mut self.sorted {
+            Some(sorted) => sorted,
+            none => {
+                let sorted = none.insert(self.stage.sort(self.kept.as_ref(), upstream)?);
+                self.ahead = sorted.next()?;
+                sorted
+            }
+        };
         self.rows = Vec::new();
         self.memory = BoundedMemory::default();
         self.next = 0;
-        let first = match self.ahead.take() {
-            Some(first) => Some(first),
-            None => self.next_row(upstream)?,
-        };
-        let Some(first) = first else {
+        let Some(first) = self.ahead.take() else {
             return Ok(false);
         };
         let key = first.key()[..partition_bytes(&first)].to_vec();
         self.memory.grow(first.held_bytes(), "$setWindowFields")?;
         self.rows.push(first);
-        while let Some(row) = self.next_row(upstream)? {
-            let partition = &row.key()[..partition_bytes(&row)];
-            debug_assert!(*partition >= *key, "a partition came behind a later one");
-            if *partition != *key {
+        while let Some(row) = sorted.next()? {
+            if row.key()[..partition_bytes(&row)] != *key {
                 self.ahead = Some(row);
                 break;
             }
