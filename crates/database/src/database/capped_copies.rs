@@ -126,7 +126,7 @@ impl CappedCopies<'_> {
     fn copy_last(&self, from: &Namespace, to: &Namespace, operation: &Operation) -> Result<()> {
         let source = self.0.snapshot(from)?.ok_or_else(|| not_found(from))?;
         let target = self.0.catalog.get(to)?.ok_or_else(|| not_found(to))?;
-        let bounds = target.capped.expect("it was made a capped one");
+        let bounds = target.capped.ok_or_else(|| gone(to))?;
         let Some(first) = first_to_fit(&source, bounds, operation)? else {
             return Ok(());
         };
@@ -145,6 +145,11 @@ impl CappedCopies<'_> {
                 self.insert_all(to, &batch, operation)?;
                 batch.clear();
                 bytes = 0;
+                // Another client may have dropped it, and the insert made a plain one.
+                let filled = self.0.catalog.get(to)?;
+                if filled.is_none_or(|filled| filled.ident != target.ident) {
+                    return Err(gone(to));
+                }
             }
         }
         Ok(())
@@ -164,6 +169,12 @@ impl CappedCopies<'_> {
         }
         Ok(())
     }
+}
+
+fn gone(temporary: &Namespace) -> Error {
+    Error::QueryPlanKilled(format!(
+        "collection {temporary} was dropped while it was filled"
+    ))
 }
 
 /// The record from which on all have room in a capped collection; the last one has in any. None where there are no records.

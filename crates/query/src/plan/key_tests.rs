@@ -61,7 +61,8 @@ pub struct KeyTests {
     failed: u32,
 }
 
-/// So many keys are looked at before it pays to go elsewhere, which costs as much as several of them. Fewer where everything is tested.
+/// The keys in a row that are looked at before it pays to go elsewhere, which costs as much as several of them. Fewer where everything is
+/// tested.
 const FAILED_MAX: u32 = if cfg!(debug_assertions) { 2 } else { 16 };
 
 impl KeyTests {

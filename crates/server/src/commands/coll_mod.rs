@@ -78,21 +78,17 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     if modify_view(invocation, &namespace)? {
         return Ok(());
     }
+    // What is refused has changed nothing.
+    let of_index = index_change(invocation, &namespace)?;
     let modifies_options = modify_options(invocation, &namespace)?;
     if modifies_options && invocation.get("index").is_none() {
         return Ok(());
     }
-    let Some(change) = invocation.document("index")? else {
-        let level = writes::level(invocation);
+    let level = writes::level(invocation);
+    let Some((index, change)) = of_index else {
         let catalog = invocation.server.catalog();
         return Ok(catalog.modify_nothing(&namespace, invocation.operation, level)?);
     };
-    let (index, change) = parse(change)?;
-    if change.prepare_unique.is_some() && changes_asked(invocation)? > 1 {
-        let message = "prepareUnique cannot be combined with any other modification.";
-        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
-    }
-    let level = writes::level(invocation);
     let was = invocation.server.catalog().modify_index(
         &namespace,
         index,
@@ -102,6 +98,27 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
     )?;
     append_changes(&was, &change, reply);
     Ok(())
+}
+
+/// The change of an index that is asked for, if it may stand beside the other changes.
+fn index_change<'i>(
+    invocation: &'i Invocation<'_>,
+    namespace: &Namespace,
+) -> Result<Option<(RawValue<'i>, IndexChange)>> {
+    let Some(change) = invocation.document("index")? else {
+        return Ok(None);
+    };
+    let (index, change) = parse(change)?;
+    let is_alone = changes_asked(invocation)? <= 1;
+    if change.prepare_unique.is_some() && !is_alone {
+        let message = "prepareUnique cannot be combined with any other modification.";
+        return Err(CommandError::new(ErrorCode::INVALID_OPTIONS, message));
+    }
+    if change.unique && !is_alone {
+        let (catalog, operation) = (invocation.server.catalog(), invocation.operation);
+        catalog.check_conversion_to_unique(namespace, index, operation)?;
+    }
+    Ok(Some((index, change)))
 }
 
 /// Tells which options of the index have changed.

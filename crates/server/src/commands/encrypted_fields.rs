@@ -4,6 +4,8 @@
 //! The option is held against MongoDB's rules. What a client asks of the server for encrypted fields, by `encryptionInformation`, is
 //! not served: there is no queryable encryption.
 
+use std::collections::{BTreeSet, HashSet};
+
 use quarry_bson::{RawBinary, RawDocument, RawValue};
 use quarry_query::ErrorCode;
 
@@ -95,12 +97,14 @@ pub(super) fn check(invocation: &Invocation<'_>, option: &Argument<'_>) -> Resul
         return Err(refused(6_346_402, text));
     }
     let mut fields: Vec<Encrypted<'_>> = Vec::new();
+    let mut beside = Beside::default();
     OPTION.read("create.encryptedFields", option.document()?, |given| {
         match given.name().as_bytes() {
             b"fields" => {
                 for field in given.documents()? {
                     let field = read_field(field)?;
-                    check_beside(&fields, &field)?;
+                    invocation.operation.check()?;
+                    beside.add(&field)?;
                     fields.push(field);
                 }
             }
@@ -133,36 +137,44 @@ fn read_field(field: RawDocument<'_>) -> Result<Encrypted<'_>> {
     Ok(read)
 }
 
-/// Refuses a field that cannot stand beside those before it.
-fn check_beside(before: &[Encrypted<'_>], field: &Encrypted<'_>) -> Result<()> {
-    let bytes = |field: &Encrypted<'_>| field.key.map(|key| key.bytes.to_vec());
-    if before.iter().any(|other| bytes(other) == bytes(field)) {
-        return Err(refused(6_338_401, "Duplicate key ids are not allowed"));
-    }
-    let path = field.path;
-    if path.is_empty() {
-        let text = "Encrypted field must have a non-empty path";
-        return Err(refused(6_316_402, text));
-    }
-    if path.split('.').next() == Some("_id") {
-        return Err(refused(6_316_403, "Cannot encrypt _id or its subfields"));
-    }
-    let is_within = |one: &str, other: &str| {
-        one.strip_prefix(other)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
-    for other in before.iter().map(|other| other.path) {
-        if other == path {
+/// The keys and paths of the fields so far.
+#[derive(Default)]
+struct Beside<'e> {
+    keys: HashSet<Option<&'e [u8]>>,
+    paths: BTreeSet<&'e str>,
+}
+
+impl<'e> Beside<'e> {
+    /// Takes a field; refuses one that cannot stand beside those before it.
+    fn add(&mut self, field: &Encrypted<'e>) -> Result<()> {
+        if !self.keys.insert(field.key.map(|key| key.bytes)) {
+            return Err(refused(6_338_401, "Duplicate key ids are not allowed"));
+        }
+        let path = field.path;
+        if path.is_empty() {
+            let text = "Encrypted field must have a non-empty path";
+            return Err(refused(6_316_402, text));
+        }
+        if path.split('.').next() == Some("_id") {
+            return Err(refused(6_316_403, "Cannot encrypt _id or its subfields"));
+        }
+        if self.paths.contains(path) {
             return Err(refused(6_338_402, "Duplicate paths are not allowed"));
         }
-        if is_within(path, other) || is_within(other, path) {
+        let ends = path.match_indices('.').map(|(end, _)| &path[..end]);
+        let outer = ends.into_iter().find(|outer| self.paths.contains(outer));
+        let below = format!("{path}.");
+        let mut behind = self.paths.range::<str, _>(below.as_str()..);
+        let inner = behind.next().filter(|inner| inner.starts_with(&below));
+        if let Some(other) = outer.or(inner.copied()) {
             let text = format!(
                 "Conflicting index paths found as one is a prefix of another '{path}' and '{other}'"
             );
             return Err(refused(6_338_403, text));
         }
+        self.paths.insert(path);
+        Ok(())
     }
-    Ok(())
 }
 
 /// Refuses a name that none of the collections beside an encrypted one has.
