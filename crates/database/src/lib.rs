@@ -54,10 +54,10 @@ pub use commit::changes::ChangeKind;
 pub use commit::commits::take_commit_time;
 pub use commit::definition_event::{DefinitionKind, is_of_view};
 pub use commit::late_writes::ReplyFirst;
+pub use commit::payload;
 pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
-pub use commit::{Counts, payload};
 pub use database::{
     Copied, Database, JournalRenewal, Options, PinnedFigures, PinnedSnapshot, Scope, Shortcuts,
 };
@@ -87,6 +87,7 @@ pub use index::keys::KeyGenerator;
 pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};
 pub use index::path_numbers::PathNumbers;
 pub use index::plan_choices::{CachedPlan, PlanChoices, PlanOrigin, Served};
+pub use keyspace::counts::Counts;
 pub use keyspace::ident::{Ident, Prefix};
 pub use keyspace::layout;
 pub use keyspace::namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database};

@@ -8,13 +8,14 @@ use quarry_journal::{CommitReport, Journal, Level, Until};
 use quarry_storage::WriteBatch;
 use quarry_timing::{Phase, Work};
 
+use crate::commit::CommitPath;
 use crate::commit::checkpoint::Checkpoints;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::Header;
 use crate::commit::refusals::Refusals;
 use crate::commit::standstill::Standstill;
-use crate::commit::{CommitPath, Counts};
 use crate::error::{Error, Result};
+use crate::keyspace::counts::Counts;
 use crate::keyspace::ident::Ident;
 
 thread_local! {

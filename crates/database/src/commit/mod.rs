@@ -165,6 +165,7 @@ use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
 use crate::commit::write_stop::WriteStop;
 use crate::error::{Error, Result};
+use crate::keyspace::counts::{Counts, decode_counts, encode_counts};
 use crate::keyspace::ident::{FIRST_IDENT, Ident};
 use crate::keyspace::layout;
 use crate::locks::hold::INTERRUPT_TICK;
@@ -179,27 +180,6 @@ const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
 const REPLAY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
-
-/// Document count and data size of one collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// The number of documents.
-    pub documents: u64,
-    /// The bytes of documents.
-    pub bytes: u64,
-}
-
-impl Counts {
-    fn change(&mut self, documents: i64, bytes: i64) {
-        debug_assert!(
-            self.documents.checked_add_signed(documents).is_some()
-                && self.bytes.checked_add_signed(bytes).is_some(),
-            "no more goes out of a collection than is in it: {self:?} {documents} {bytes}"
-        );
-        self.documents = self.documents.saturating_add_signed(documents);
-        self.bytes = self.bytes.saturating_add_signed(bytes);
-    }
-}
 
 /// The last record of a group: what only commit order can tell.
 struct Trailer {
@@ -658,24 +638,4 @@ pub(crate) fn read_u64(engine: &dyn Engine, key: &[u8]) -> Result<Option<u64>> {
         number = value.try_into().ok().map(u64::from_le_bytes);
     })?;
     Ok(number)
-}
-
-fn encode_counts(counts: Counts) -> [u8; 16] {
-    let mut value = [0; 16];
-    value[..8].copy_from_slice(&counts.documents.to_le_bytes());
-    value[8..].copy_from_slice(&counts.bytes.to_le_bytes());
-    value
-}
-
-pub(crate) fn decode_counts(value: &[u8]) -> Counts {
-    let number = |range: std::ops::Range<usize>| {
-        value
-            .get(range)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u64::from_le_bytes)
-    };
-    Counts {
-        documents: number(0..8),
-        bytes: number(8..16),
-    }
 }

@@ -10,11 +10,11 @@ use quarry_timing::{Durations, Phase};
 
 use super::{Database, PinnedFigures, PinnedSnapshot};
 use crate::catalog::collection::Collection;
-use crate::commit::Counts;
 use crate::commit::late_writes::ReplyFirst;
 use crate::commit::watches::CommitWatch;
 use crate::error::Result;
 use crate::events::change_reader::{ChangeReader, ChangeScope, ChangesFrom};
+use crate::keyspace::counts::Counts;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout::SESSION_BYTES;
 use crate::keyspace::namespace::Namespace;

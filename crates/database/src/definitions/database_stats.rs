@@ -13,10 +13,10 @@ use quarry_storage::KeyRange;
 
 use crate::catalog::time_series::TIME_SERIES;
 use crate::catalog::view::VIEW_ON;
-use crate::commit::decode_counts;
 use crate::definitions::collection_stats::Sizes;
 use crate::definitions::listing::Entries;
 use crate::error::{Error, Result};
+use crate::keyspace::counts::decode_counts;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
 use crate::operation::Operation;

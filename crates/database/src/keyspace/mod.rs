@@ -2,6 +2,7 @@
 //!
 //! Every wing uses this one. It must not know what is stored under the keys that it builds: it uses no other wing.
 
+pub(crate) mod counts;
 pub(crate) mod ident;
 pub(crate) mod key_hash;
 pub mod layout;

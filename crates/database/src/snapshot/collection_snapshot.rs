@@ -10,11 +10,11 @@ use quarry_storage::{Cursor, KeyRange, Overlay};
 
 use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Collection, IndexCatalog};
-use crate::commit::{Counts, decode_counts};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
 use crate::index::entry::{IndexEntry, split_unique_value};
+use crate::keyspace::counts::{Counts, decode_counts};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::snapshot::reads::{ReadSnapshot, Reads};

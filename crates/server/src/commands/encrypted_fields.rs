@@ -141,7 +141,14 @@ fn read_field(field: RawDocument<'_>) -> Result<Encrypted<'_>> {
 #[derive(Default)]
 struct Beside<'e> {
     keys: HashSet<Option<&'e [u8]>>,
-    paths: BTreeSet<&'e str>,
+    /// With a NUL in place of each dot.
+    paths: BTreeSet<String>,
+}
+
+/// Whether the one path is below the other.
+fn is_below(one: &str, other: &str) -> bool {
+    one.strip_prefix(other)
+        .is_some_and(|rest| rest.starts_with('\0'))
 }
 
 impl<'e> Beside<'e> {
@@ -158,21 +165,23 @@ impl<'e> Beside<'e> {
         if path.split('.').next() == Some("_id") {
             return Err(refused(6_316_403, "Cannot encrypt _id or its subfields"));
         }
-        if self.paths.contains(path) {
+        // In the order of components nothing but what is below a path stands right behind it.
+        let key = path.replace('.', "\0");
+        let before = self.paths.range(..key.clone()).next_back();
+        let outer = before.filter(|before| is_below(&key, before));
+        let behind = self.paths.range(key.clone()..).next();
+        if behind == Some(&key) {
             return Err(refused(6_338_402, "Duplicate paths are not allowed"));
         }
-        let ends = path.match_indices('.').map(|(end, _)| &path[..end]);
-        let outer = ends.into_iter().find(|outer| self.paths.contains(outer));
-        let below = format!("{path}.");
-        let mut behind = self.paths.range::<str, _>(below.as_str()..);
-        let inner = behind.next().filter(|inner| inner.starts_with(&below));
-        if let Some(other) = outer.or(inner.copied()) {
+        let inner = behind.filter(|behind| is_below(behind, &key));
+        if let Some(other) = outer.or(inner) {
+            let other = other.replace('\0', ".");
             let text = format!(
                 "Conflicting index paths found as one is a prefix of another '{path}' and '{other}'"
             );
             return Err(refused(6_338_403, text));
         }
-        self.paths.insert(path);
+        self.paths.insert(key);
         Ok(())
     }
 }
