@@ -14,6 +14,9 @@ use crate::field_path::FieldPath;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher, Predicate};
 
+/// A key of more paths is given no filter: they are looked through for each condition.
+const PATHS_MAX: usize = 64;
+
 /// The values that a stage gathers documents by.
 #[derive(Debug)]
 pub(super) struct Gathered<'s> {
@@ -58,7 +61,7 @@ impl<'s> Gathered<'s> {
         filter: RawDocument<'_>,
         context: &ExpressionContext,
     ) -> Result<Option<Document>> {
-        if self.paths.is_empty() {
+        if self.paths.is_empty() || self.paths.len() > PATHS_MAX {
             return Ok(None);
         }
         interrupts::work(self.paths.len())?;
@@ -112,7 +115,11 @@ fn add_top_level<'s>(
         }
         Expression::Object(members) => {
             // A filter does not find a name with a dot.
-            for (name, member) in members.iter().filter(|(name, _)| !name.contains('.')) {
+            let members = members.iter().take(PATHS_MAX + 1);
+            for (name, member) in members.filter(|(name, _)| !name.contains('.')) {
+                if paths.len() > PATHS_MAX {
+                    return;
+                }
                 let bytes = place.len();
                 place.push('.');
                 place.push_str(name);

@@ -30,6 +30,9 @@ const KNOWN: [&str; 11] = [
     "$comment",
 ];
 
+/// A filter of more conditions stays behind the stage.
+const CONDITIONS_MAX: usize = 100;
+
 #[derive(Debug)]
 struct GeoNear {
     specification: Document,
@@ -129,6 +132,9 @@ impl Stage for GeoNear {
         };
         let (mut conditions, mut query, mut left) = (Vec::new(), self.query.clone(), Vec::new());
         add_conditions(filter, context, &mut conditions)?;
+        if conditions.len() > CONDITIONS_MAX {
+            return Ok(None);
+        }
         for Condition { filter, read } in conditions {
             match read.is_some_and(|read| !self.adds_one_of(&read)) {
                 true => query = both(Some(query.as_raw()), Some(filter.as_raw())),

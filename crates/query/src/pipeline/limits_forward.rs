@@ -23,6 +23,9 @@ const STEPS_MAX: usize = 10_000;
 /// The work of looking past a stage.
 const UNITS_OF_A_STEP: usize = 20;
 
+/// A sort of more results would hold what the stages that it passes take out of the documents.
+const MAPPED_RESULTS_MAX: u64 = 100;
+
 /// The stages with their bounds and sorts moved forward. Bounds keep their order, and so do sorts and the others.
 pub(super) fn limits_forward(stages: Vec<Arc<dyn Stage>>) -> Result<Vec<Arc<dyn Stage>>> {
     let mut stages = bounds_forward(stages);
@@ -62,13 +65,15 @@ fn sorts_forward(stages: &mut [Arc<dyn Stage>]) -> Result<bool> {
         let Some(read) = order_of(&following[0]) else {
             continue;
         };
-        let is_limited = results_wanted(&following[1..]).is_some();
+        let is_limited =
+            results_wanted(&following[1..]).is_some_and(|wanted| wanted <= MAPPED_RESULTS_MAX);
         let passes = |(stage, modifies): &(&Arc<dyn Stage>, &OnceCell<Modifies>)| {
             steps += 1;
             let is_passable = is_limited || stage.as_map().is_none();
             steps < STEPS_MAX
                 && is_passable
                 && stage.is_one_to_one()
+                && stage.metadata().is_empty()
                 && modifies.get_or_init(|| stage.modifies()).spares(&read)
         };
         let in_front = before.iter().rev().zip(modifies[..place].iter().rev());

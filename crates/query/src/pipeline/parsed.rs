@@ -26,6 +26,11 @@ impl Pipeline {
         self.stages.len() + within.max().unwrap_or(0)
     }
 
+    /// Whether one of its stages runs a pipeline of its own.
+    pub fn has_pipelines_within(&self) -> bool {
+        self.stages.iter().any(|stage| stage.depth_within() > 0)
+    }
+
     /// Where the documents come from.
     pub fn input(&self) -> Input {
         let first = self.stages.first();

@@ -203,9 +203,12 @@ impl Moving {
         };
         let copied_bytes = self.copied_bytes + filter.len_bytes();
         Ok(match in_front {
-            InFront::Moved(moved) => Past::Renamed(Condition::of(moved, context)?),
             InFront::Nothing => Past::Stays,
-            InFront::Copied(_) | InFront::Both if copied_bytes > COPIED_BYTES_MAX => Past::Stays,
+            _ if copied_bytes > COPIED_BYTES_MAX => Past::Stays,
+            InFront::Moved(moved) => {
+                self.copied_bytes = copied_bytes;
+                Past::Renamed(Condition::of(moved, context)?)
+            }
             InFront::Copied(copy) => {
                 self.copied_bytes = copied_bytes;
                 Past::Copied(Condition::of(copy, context)?)

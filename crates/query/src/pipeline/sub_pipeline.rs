@@ -133,6 +133,11 @@ impl SubPipeline {
         self.checked.depth()
     }
 
+    /// Whether one of its stages runs a pipeline of its own.
+    pub fn has_pipelines_within(&self) -> bool {
+        self.checked.has_pipelines_within()
+    }
+
     /// Whether it gives the same documents each time that it is run: nothing of the surroundings' document goes into it, and
     /// none of its stages draws lots.
     pub fn is_constant(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::expression::{ExpressionContext, LetVariables, type_name};
 
-/// A pipeline that is deeper is given no filter, which is a stage more there and in the pipelines of unions within.
+/// A pipeline that is deeper is given no filter, which is a stage more there.
 const FILTERED_DEPTH_MAX: usize = 100;
 
 #[derive(Debug)]
@@ -90,7 +90,10 @@ impl Stage for UnionWith {
     }
 
     fn in_front(&self, _: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
-        Ok(match self.pipeline.depth() < FILTERED_DEPTH_MAX {
+        // The pipeline is read again with the filter, and so would be those within, twice at each level.
+        let takes_filters =
+            self.pipeline.depth() < FILTERED_DEPTH_MAX && !self.pipeline.has_pipelines_within();
+        Ok(match takes_filters {
             true => InFront::Both,
             false => InFront::Nothing,
         })

@@ -351,3 +351,49 @@ fn explain_counts_what_a_lookup_reads() {
         assert!(planned.iter().all(String::is_empty), "{planned:?}");
     }
 }
+
+#[test]
+fn a_sort_does_not_pass_what_reads_metadata() {
+    let fixture = crate::with(&[
+        r#"{"_id": 1, "t": "x y", "a": 3}"#,
+        r#"{"_id": 2, "t": "x x x", "a": 2}"#,
+        r#"{"_id": 3, "t": "x", "a": 1}"#,
+    ]);
+    fixture.index(r#"{"key": {"t": "text"}, "name": "t"}"#);
+    let stages = [r#"{"$match": {"$text": {"$search": "x"}}}, {"$limit": 100},
+        {"$set": {"s": {"$meta": "textScore"}}}, {"$sort": {"a": 1}}, {"$limit": 2}"#
+        .to_owned()];
+    let found = results(&fixture, &stages, usize::MAX).unwrap();
+    let ids: Vec<i32> = found
+        .iter()
+        .map(|one| one.get_i32("_id").unwrap())
+        .collect();
+    assert_eq!(ids, [3, 2]);
+    assert!(found.iter().all(|one| one.get("s").is_some()), "{found:?}");
+}
+
+/// What a request of a few kilobytes asks for is not multiplied by its nesting, nor by its length.
+#[test]
+fn moved_filters_do_not_multiply_the_work_of_reading_a_pipeline() {
+    let fixture = crate::with(&[r#"{"_id": 1, "a": 1}"#]);
+    let mut nested = String::new();
+    for level in 0..19 {
+        nested = format!(
+            r#"{{"$unionWith": {{"coll": "other", "pipeline": [{nested}]}}}}, {{"$match": {{"a": {{"$gte": -{level}}}}}}}"#
+        );
+    }
+    let members: Vec<String> = (0..4000).map(|n| format!(r#""k{n}": "$a{n}""#)).collect();
+    let asked: Vec<String> = (0..4000)
+        .map(|n| format!(r#""_id.k{n}": {{"$lt": 5}}"#))
+        .collect();
+    let gathered = format!(
+        r#"{{"$group": {{"_id": {{{}}}}}}}, {{"$match": {{{}}}}}"#,
+        members.join(","),
+        asked.join(",")
+    );
+    for stages in [nested, gathered] {
+        let begun = std::time::Instant::now();
+        results(&fixture, &[stages], usize::MAX).unwrap();
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    }
+}

@@ -2,6 +2,8 @@
 //! its plan. They take a parse, and are made for the operations that are written about alone; `query_shape` makes the cheap
 //! hash of every operation.
 
+use std::sync::Arc;
+
 use quarry_bson::RawDocument;
 use quarry_database::{Namespace, Operation};
 use quarry_query::exec::{FindRequest, PlanCacheInfo};
@@ -15,8 +17,12 @@ use crate::dispatch::expression_context::context_of;
 use crate::observe::query_shape::first_statement;
 
 /// The hashes of the call's query, for a getMore of the query that its cursor is of; none for what is no query, does not
-/// parse, or reads a view.
+/// parse, reads a view, or was ended: what took too long once is not parsed again.
 pub fn of(data: &dyn Data, call: &Call<'_>, outcome: &Outcome<'_>) -> Option<PlanCacheInfo> {
+    let was_ended = |operation: &Arc<Operation>| operation.check().is_err();
+    if outcome.operation.as_ref().is_some_and(was_ended) {
+        return None;
+    }
     if outcome.kind != OperationKind::GetMore {
         let namespace = Namespace::new(outcome.database, outcome.collection).ok()?;
         return hashes(data, &namespace, (outcome.kind, outcome.asked), call);
