@@ -372,7 +372,7 @@ fn a_sort_does_not_pass_what_reads_metadata() {
     assert!(found.iter().all(|one| one.get("s").is_some()), "{found:?}");
 }
 
-/// What a request of a few kilobytes asks for is not multiplied by its nesting, nor by its length.
+/// Nesting does not multiply the work that a request of a few kilobytes asks for, and neither does length.
 #[test]
 fn moved_filters_do_not_multiply_the_work_of_reading_a_pipeline() {
     let fixture = crate::with(&[r#"{"_id": 1, "a": 1}"#]);
