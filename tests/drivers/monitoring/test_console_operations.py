@@ -18,8 +18,8 @@ from quarry_process import Quarry
 
 INTERRUPTED = 11601
 UNAUTHORIZED = 13
-# A pipeline that takes far longer than any test waits, as long as nobody ends it.
-BEFORE = [{"$match": {"$expr": {"$lt": ["$_id", "$$of"]}}}]
+# A pipeline that takes far longer than any test waits, as long as nobody ends it: no index bounds what is computed.
+BEFORE = [{"$match": {"$expr": {"$lt": [{"$add": ["$_id", 0]}, "$$of"]}}}]
 COUNTED = {"$lookup": {"from": "things", "let": {"of": "$_id"}, "pipeline": [*BEFORE, {"$count": "n"}], "as": "inner"}}
 LONG = [{"$lookup": {"from": "things", "let": {"of": "$_id"}, "pipeline": [*BEFORE, COUNTED, {"$count": "n"}], "as": "outer"}}]
 WATERFALL = """[...document.querySelectorAll('.waterfall div')].map(line => {
