@@ -25,7 +25,7 @@ KILLED_SECONDS_MAX = 0.2
 MAX_TIME_EXPIRED = 50
 INTERRUPTED = 11601
 # A late answer is looked at so often.
-ATTEMPTS_MAX = 3
+ATTEMPTS_MAX = 8
 # A pattern that backtracks meets a bound of its own first.
 REGEX_BOUND = 51156
 
