@@ -51,11 +51,12 @@ impl Element {
     /// answers: the paths part right below the element, so that no further array holds both.
     pub fn has_key_of(self, path: &str, other: (Element, &str)) -> bool {
         let (other, other_path) = other;
-        let first = |path: &str| -> Option<String> {
-            let below = path.get(self.array_len + 1..)?;
-            Some(below.split('.').next()?.to_owned())
-        };
-        self.number == other.number && first(path) != first(other_path)
+        self.number == other.number && self.first_below(path) != self.first_below(other_path)
+    }
+
+    /// The component of the path right below the element.
+    fn first_below<'p>(&self, path: &'p str) -> Option<&'p str> {
+        path.get(self.array_len + 1..)?.split('.').next()
     }
 }
 

@@ -5,6 +5,7 @@
 //! `$or`, or the collection is scanned. Bounds of keys that a client names leave no choice (`key_bounds.rs`). Above the access stand the nodes that the rest of the request asks for. Documents are
 //! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
 //! each (`distinct.rs`). Where no other index is bounded, a wildcard index serves a path of the filter (`wildcard.rs`). A search for words is answered by the text index and by no other (`text.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
+//! Bounds that may leave nearly everything are used where they leave little (`selectivity.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
 //! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
