@@ -9,7 +9,7 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
 use super::equality::both;
 use super::execution::{RunningStage, Upstream};
-use super::reorder::{Condition, Filter, add_conditions, all_of};
+use super::reorder::{CONDITIONS_MAX, Condition, Filter, add_conditions, all_of};
 use super::stage::{PartOfFind, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
@@ -29,9 +29,6 @@ const KNOWN: [&str; 11] = [
     "uniqueDocs",
     "$comment",
 ];
-
-/// A filter of more conditions stays behind the stage.
-const CONDITIONS_MAX: usize = 100;
 
 #[derive(Debug)]
 struct GeoNear {

@@ -29,6 +29,9 @@ const STEPS_MAX: usize = 100_000;
 /// The bytes of conditions that are copied, all together.
 const COPIED_BYTES_MAX: usize = 1 << 20;
 
+/// A stage that takes a filter behind it into its own takes none of more conditions: its own is copied for each.
+pub(super) const CONDITIONS_MAX: usize = 100;
+
 /// The work of looking past a stage, beside that of comparing the fields.
 const UNITS_OF_A_STEP: usize = 10;
 

@@ -14,7 +14,7 @@ use super::lookup::Lookup;
 use super::nested_field;
 use super::read_figures::ReadFigures;
 use super::renamed;
-use super::reorder::{Filter, add_conditions, all_of};
+use super::reorder::{CONDITIONS_MAX, Filter, add_conditions, all_of};
 use super::stage::{Modifies, PartOfFind, Reads, Stage, Stages, Unwound, own_field};
 use super::sub_pipeline::OpenPipeline;
 use crate::error::Result;
@@ -167,6 +167,9 @@ impl Stage for UnwoundLookup {
         }
         let (mut conditions, mut matching, mut left) = (Vec::new(), Document::new(), Vec::new());
         add_conditions(filter, context, &mut conditions)?;
+        if conditions.len() > CONDITIONS_MAX {
+            return Ok(None);
+        }
         for condition in conditions {
             match self.within(condition.filter.as_raw())? {
                 Some(inner) => matching = both(Some(matching.as_raw()), Some(inner.as_raw())),
