@@ -114,8 +114,8 @@ test-pymongo: build bootstrap-drivers ## PyMongo's own tests against tests/drive
 bench: build bootstrap-drivers ## the CRUD workloads; URIS="NAME=URI ..." measures those servers instead of our own
 	@$(MAKE) --no-print-directory bench-crud bench-concurrent
 
-bench-crud: build bootstrap-drivers ## pymongo on one connection, simple and complex documents
-	@QUARRY=$(QUARRY) $(BENCH) crud --python $(PYTHON) $(URIS)
+bench-crud: build bootstrap-drivers ## pymongo on one connection, simple and complex documents; BEFORE=BINARY compares with an earlier build over many starts
+	@QUARRY=$(QUARRY) $(BENCH) crud --python $(PYTHON) $(if $(BEFORE),--before $(BEFORE),$(URIS))
 
 bench-pipeline: build bootstrap-drivers ## pipelines over a million documents beside DuckDB and SQLite; URIS="NAME=URI ..." measures those servers too
 	@scripts/bootstrap.sh analytic

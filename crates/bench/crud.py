@@ -82,13 +82,13 @@ class Side:
     def key(self):
         return self.random.randrange(PRELOADED)
 
-    def preload(self):
+    def preload(self, is_brief):
         self.client.drop_database(DATABASE)
         complex_indexes(self.complex)
         for collection, make in ((self.simple, simple), (self.shuffled, shuffled), (self.complex, complex_document)):
             for start in range(0, PRELOADED, 1000):
                 collection.insert_many([make("p", seq) for seq in range(start, start + 1000)])
-        for batch in range(FILLER_BATCHES):
+        for batch in range(0 if is_brief else FILLER_BATCHES):
             self.database.filler.insert_many(
                 [{"_id": batch * FILLER_BATCH + number, "filler": FILLER} for number in range(FILLER_BATCH)]
             )
@@ -257,12 +257,13 @@ def main():
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=300, help="of each case in each pass")
     parser.add_argument("--only", default="")
+    parser.add_argument("--brief", action="store_true", help="no filler, and no waiting between cases")
     parser.add_argument("servers", nargs="+")
     options = parser.parse_args()
     sides = [Side(*server.split("=", 1)) for server in options.servers]
     for side in sides:
         print(f"preloading {side.name}", file=sys.stderr)
-        side.preload()
+        side.preload(options.brief)
     wait_until_idle(LOOKS_MAX_AFTER_PRELOADING)
     # As timeit does: a collection in the middle of a call would be counted as the server's.
     gc.disable()
@@ -271,7 +272,8 @@ def main():
     for number in range(options.passes):
         for case, prepare in cases:
             measured = measure(prepare, sides, options.iterations)
-            wait_until_idle(LOOKS_MAX_AFTER_A_CASE)
+            if not options.brief:
+                wait_until_idle(LOOKS_MAX_AFTER_A_CASE)
             for name, turns in measured.items():
                 rounds[case][name] += turns
             line = "  ".join(f"{one['name']} {one['p50']:.1f} ({one['added']:+.1f})" for one in figures_of(case, measured))

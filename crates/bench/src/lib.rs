@@ -16,6 +16,7 @@ pub mod crud;
 pub mod documents;
 pub mod driver_client;
 pub mod durability;
+pub mod earlier_build;
 pub mod encryption;
 pub mod engine_work;
 pub mod hostile;

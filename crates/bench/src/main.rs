@@ -42,6 +42,12 @@ enum Command {
         /// Only cases whose name contains this.
         #[arg(long)]
         only: Option<String>,
+        /// The binary of an earlier build, to be measured beside this one over many starts of both.
+        #[arg(long, conflicts_with = "servers")]
+        before: Option<PathBuf>,
+        /// How often the servers are started, with `--before`.
+        #[arg(long, default_value_t = 40)]
+        starts: u32,
         /// NAME=URI of servers to measure; without any, Quarry on each engine.
         #[arg(value_parser = Peer::parse)]
         servers: Vec<Peer>,
@@ -249,14 +255,23 @@ fn main() -> ExitCode {
             passes,
             iterations,
             only,
+            before,
+            starts,
             servers,
-        } => crud::run(&crud::Options {
-            given: servers,
-            python,
-            passes,
-            iterations,
-            only,
-        }),
+        } => {
+            let options = crud::Options {
+                given: servers,
+                python,
+                passes,
+                iterations,
+                only,
+                is_brief: before.is_some(),
+            };
+            match before {
+                None => crud::run(&options),
+                Some(before) => crud::starts::run(&options, &before, starts.max(1)),
+            }
+        }
         Command::Concurrent {
             connections,
             turn_ms,

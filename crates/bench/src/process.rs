@@ -15,7 +15,7 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 const POLL: Duration = Duration::from_millis(2);
 
-/// A running server. Dropping it kills it; its directory stays until `remove`.
+/// A running server. Dropping it kills it; its directory stays.
 pub struct Server {
     child: Child,
     /// The port that the server listens on.

@@ -153,6 +153,7 @@ fn crud_lines(options: &Options, peers: &Peers) -> io::Result<Vec<Line>> {
         passes: options.passes,
         iterations: options.iterations,
         only: Some(CRUD_CASES.into()),
+        is_brief: false,
     };
     let figures = crud::measure(&crud, peers)?;
     let mut by_case: BTreeMap<&str, BTreeMap<&str, f64>> = BTreeMap::new();

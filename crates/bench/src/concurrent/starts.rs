@@ -1,62 +1,39 @@
-//! An earlier build beside this one, over many starts of both.
-//!
-//! Two processes of one binary differ by up to a tenth for as long as they run: where their memory lies and how their
-//! threads share the processors is drawn once, when they start. More turns of one pair average nothing of that, more starts
-//! do. Every start makes all servers anew and measures them in turns; what counts is the ratio within a start, and the table
-//! has the mean of the starts with its standard error. The earlier build runs twice: its ratio to itself is the control.
+//! The concurrent mode beside an earlier build, over many starts of both ([`earlier_build`](crate::earlier_build)).
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Case, Options, Runner, Total, preload_simple};
-use crate::peers::{Peer, Peers};
-use crate::process::{Launch, processor_seconds};
+use crate::earlier_build::{self, Ratios, SIDES};
+use crate::peers::Peer;
+use crate::process::processor_seconds;
 use crate::raw_client::RawClient;
 use crate::report;
 
-const NOW: usize = 0;
-const BEFORE: usize = 1;
-const AGAIN: usize = 2;
-const SIDES: [&str; 3] = ["now", "before", "before again"];
-
 /// The ratios of one case.
-struct Ratios {
+struct Row {
     case: Case,
     /// Those of operations a second.
-    rate: Sides,
+    rate: Ratios,
     /// Those of the processor time that the server takes an operation.
-    processor: Sides,
-}
-
-/// Natural logarithms of a figure over that of the earlier build, one of each start.
-#[derive(Default)]
-struct Sides {
-    now: Vec<f64>,
-    again: Vec<f64>,
-}
-
-impl Sides {
-    fn push(&mut self, figures: [f64; SIDES.len()]) {
-        self.now.push((figures[NOW] / figures[BEFORE]).ln());
-        self.again.push((figures[AGAIN] / figures[BEFORE]).ln());
-    }
+    processor: Ratios,
 }
 
 /// Measures `starts` starts, prints the table and writes it.
 pub fn run(options: &Options, before: &Path, starts: u32) -> io::Result<()> {
-    let mut ratios: Vec<Ratios> = Case::all(&options.connections)
-        .map(|case| Ratios {
+    let mut rows: Vec<Row> = Case::all(&options.connections)
+        .map(|case| Row {
             case,
-            rate: Sides::default(),
-            processor: Sides::default(),
+            rate: Ratios::default(),
+            processor: Ratios::default(),
         })
         .collect();
     for start in 0..starts {
         eprintln!("start {} of {starts}", start + 1);
-        one_start(options, before, start, &mut ratios)?;
+        one_start(options, before, start, &mut rows)?;
     }
-    let table = markdown(&ratios);
+    let table = markdown(&rows);
     println!("\n{table}");
     let page = PathBuf::from("docs/benchmarks/crud-concurrent-before.md");
     report::write(&page, &table)?;
@@ -64,25 +41,8 @@ pub fn run(options: &Options, before: &Path, starts: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn one_start(
-    options: &Options,
-    before: &Path,
-    start: u32,
-    ratios: &mut [Ratios],
-) -> io::Result<()> {
-    // Who starts first and whose turn comes first goes round, so that no side has the better place.
-    let order: Vec<usize> = (0..SIDES.len())
-        .map(|side| (side + start as usize) % SIDES.len())
-        .collect();
-    let launches = order.iter().map(|&side| {
-        let binary = (side != NOW).then(|| before.to_owned());
-        let launch = Launch {
-            binary,
-            ..Launch::default()
-        };
-        (SIDES[side], launch)
-    });
-    let peers = Peers::launched("rocksdb", launches)?;
+fn one_start(options: &Options, before: &Path, start: u32, rows: &mut [Row]) -> io::Result<()> {
+    let (peers, order) = earlier_build::launch(before, start)?;
     let peers: Vec<(&Peer, u32)> = (peers.started())
         .map(|(peer, server)| (peer, server.process_id()))
         .collect();
@@ -90,8 +50,8 @@ fn one_start(
         preload_simple(&mut RawClient::connect(peer.address())?)?;
     }
     let mut seed = u64::from(start) << 32;
-    for ratios in ratios {
-        let case = ratios.case;
+    for row in rows {
+        let case = row.case;
         let mut totals = Vec::new();
         for &(peer, process_id) in &peers {
             let runner = Runner::connect(case.client, peer, case.connections)?;
@@ -113,14 +73,14 @@ fn one_start(
             rates[side] = total.per_second();
             processor_times[side] = processor / total.latency.len() as f64;
         }
-        ratios.rate.push(rates);
-        ratios.processor.push(processor_times);
+        row.rate.push(rates);
+        row.processor.push(processor_times);
     }
     Ok(())
 }
 
-fn markdown(ratios: &[Ratios]) -> String {
-    let starts = ratios.first().map_or(0, |ratios| ratios.rate.now.len());
+fn markdown(rows: &[Row]) -> String {
+    let starts = rows.first().map_or(0, |row| row.rate.starts());
     let mut text = format!(
         "# CRUD from many connections, beside an earlier build\n\n\
          Reproduce with `quarry-bench concurrent --before BINARY`. {}\n\n\
@@ -129,25 +89,15 @@ fn markdown(ratios: &[Ratios]) -> String {
          | case | ops/s | control | processor time | control |\n|---|---:|---:|---:|---:|\n",
         report::machine()
     );
-    for ratios in ratios {
-        let _ = write!(text, "| {} |", ratios.case.name());
-        for sides in [&ratios.rate, &ratios.processor] {
-            for logarithms in [&sides.now, &sides.again] {
-                let (mean, error) = mean_and_error(logarithms);
-                let _ = write!(text, " {:.3} ± {:.3} |", mean.exp(), mean.exp() * error);
-            }
-        }
-        text.push('\n');
+    for row in rows {
+        let Row {
+            case,
+            rate,
+            processor,
+        } = row;
+        let _ = writeln!(text, "| {} |{rate}{processor}", case.name());
     }
     text
-}
-
-/// The mean of some figures, and its standard error.
-fn mean_and_error(figures: &[f64]) -> (f64, f64) {
-    let count = figures.len() as f64;
-    let mean = figures.iter().sum::<f64>() / count;
-    let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
-    (mean, (squares / (count - 1.0).max(1.0) / count).sqrt())
 }
 
 #[cfg(test)]
@@ -155,32 +105,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_mean_falls_with_the_number_of_figures() {
-        let (mean, error) = mean_and_error(&[1.0, 3.0]);
-        assert!((mean - 2.0).abs() < 1e-12 && (error - 1.0).abs() < 1e-12);
-        let (mean, error) = mean_and_error(&[1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0]);
-        assert!((mean - 2.0).abs() < 1e-12 && error < 0.4);
-    }
-
-    #[test]
     fn the_table_has_a_line_for_each_case() {
-        let ratios: Vec<Ratios> = Case::all(&[4])
-            .map(|case| Ratios {
-                case,
-                rate: Sides {
-                    now: vec![0.0, 0.0],
-                    again: vec![0.1, -0.1],
-                },
-                processor: Sides {
-                    now: vec![2_f64.ln(), 2_f64.ln()],
-                    again: vec![0.0, 0.0],
-                },
+        let rows: Vec<Row> = Case::all(&[4])
+            .map(|case| {
+                let mut row = Row {
+                    case,
+                    rate: Ratios::default(),
+                    processor: Ratios::default(),
+                };
+                row.rate.push([1.0, 1.0, 1.0]);
+                row.processor.push([2.0, 1.0, 1.0]);
+                row
             })
             .collect();
-        let table = markdown(&ratios);
-        assert!(table.contains("means of 2 starts"), "{table}");
+        let table = markdown(&rows);
+        assert!(table.contains("means of 1 starts"), "{table}");
         assert!(
-            table.contains("| raw/insert {w: 1}/4 | 1.000 ± 0.000 | 1.000 ± 0.100 | 2.000 ± 0.000 | 1.000 ± 0.000 |"),
+            table.contains("| raw/insert {w: 1}/4 | 1.000 ± 0.000 | 1.000 ± 0.000 | 2.000 ± 0.000 | 1.000 ± 0.000 |"),
             "{table}"
         );
     }

@@ -5,11 +5,12 @@
 //!
 //! A stream hands out what survives a power loss, so that behind an insert that waits for no sync an event waits for one. What
 //! that takes on this disk alone is measured beside it: as many bytes are appended to a file that is laid out already, after as
-//! long a pause.
+//! long a pause. What the server adds to it is measured over a directory in memory, where a sync costs nothing.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -17,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use quarry_bson::Document;
 
-use super::side::{Level, Options, Side, insert};
+use super::side::{Level, Options, Side, insert, set_of_one};
 use super::stream::Stream;
 use super::turns::{Turns, push_turns};
-use crate::process::target_directory;
+use crate::peers::Peer;
+use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report::{Report, reached};
 
@@ -35,6 +37,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 const EVENT_MAX: Duration = Duration::from_secs(20);
 
 const COLLECTION: &str = "latency";
+
+/// A directory in memory, where the system has one.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// About what the journal writes of an insert of this bench.
 const APPENDED: [u8; 512] = [b'q'; 512];
@@ -72,6 +77,15 @@ pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) ->
             reached(behind_us <= BEHIND_MAX_US)
         ));
     }
+    sync_beside(&sides[0].name, options, report)?;
+    match options.given.is_empty() && Path::new(IN_MEMORY).is_dir() {
+        true => over_memory(options, report),
+        false => Ok(()),
+    }
+}
+
+/// Adds what an append and its sync take on the disk of the bench, without a server.
+fn sync_beside(side: &str, options: &Options, report: &mut Report) -> io::Result<()> {
     let mut syncs = Turns::new();
     for _ in 0..options.rounds {
         sync_alone(&mut syncs)?;
@@ -82,13 +96,42 @@ pub(super) fn measure(sides: &[Side], options: &Options, report: &mut Report) ->
          append of {} bytes and its fdatasync alone, after the same pause on the same disk, take {sync_us:.0} us at the median.",
         APPENDED.len()
     ));
-    report.push(
-        "stream/a sync alone p50",
-        "us",
-        &sides[0].name,
-        &[(sides[0].name.clone(), sync_us)],
-    );
+    let figures = [(side.to_owned(), sync_us)];
+    report.push("stream/a sync alone p50", "us", side, &figures);
     Ok(())
+}
+
+/// Adds how long after its insert an event comes where a sync costs nothing.
+fn over_memory(options: &Options, report: &mut Report) -> io::Result<()> {
+    let directory = Path::new(IN_MEMORY).join(format!("quarry-bench-{}", std::process::id()));
+    let server = Server::launch("rocksdb", &directory, set_of_one(&[]))?;
+    let measured = events_behind(&server, options);
+    drop(server);
+    std::fs::remove_dir_all(&directory)?;
+    let times = measured?;
+    let behind_us = times.behind.us_at(0.5);
+    report.note(format!(
+        "Over a directory in memory an event is there {behind_us:.0} us after the reply to its insert, {{w: 1}}, at the median: \
+         that is what the server adds to the sync, at most {BEHIND_MAX_US} us asked for: {}.",
+        reached(behind_us <= BEHIND_MAX_US)
+    ));
+    Ok(())
+}
+
+fn events_behind(server: &Server, options: &Options) -> io::Result<Times> {
+    let peer = Peer {
+        name: "in memory".into(),
+        uri: server.uri(),
+    };
+    let side = Side::new(&peer)?;
+    let mut times = Times {
+        insert: Turns::new(),
+        behind: Turns::new(),
+    };
+    for round in 0..options.rounds {
+        turn(&side, Level::Written, round, &mut times)?;
+    }
+    Ok(times)
 }
 
 /// One turn of appends to a file that has its length and its blocks, each of them synced.

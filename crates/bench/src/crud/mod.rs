@@ -9,8 +9,10 @@ use serde::Deserialize;
 use crate::peers::{CANNED, Peer, Peers};
 use crate::report::Report;
 
+pub mod starts;
+
 /// The script that pymongo runs. It is part of the binary, so that a run needs no checkout.
-const SCRIPT: &str = include_str!("../crud.py");
+const SCRIPT: &str = include_str!("../../crud.py");
 
 /// The options of `quarry-bench crud`.
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub iterations: u32,
     /// Only the cases whose names contain this.
     pub only: Option<String>,
+    /// Without filler that is flushed before, and without waiting for idle processors between cases.
+    pub is_brief: bool,
 }
 
 /// One case on one side, in microseconds.
@@ -63,6 +67,9 @@ pub fn measure(options: &Options, peers: &Peers) -> io::Result<Vec<Figure>> {
         .args(["--iterations", &options.iterations.to_string()]);
     if let Some(only) = &options.only {
         command.args(["--only", only]);
+    }
+    if options.is_brief {
+        command.arg("--brief");
     }
     command.args(
         peers
