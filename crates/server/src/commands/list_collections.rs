@@ -1,8 +1,6 @@
 //! `listCollections`: the collections of a database.
 
-use std::collections::VecDeque;
-
-use quarry_bson::{Document, DocumentBuilder, Value, doc};
+use quarry_bson::{Document, DocumentBuilder, RawDocument, Value, doc};
 use quarry_database::{
     CLUSTERED_INDEX, Collection, CollectionKind, ID_INDEX_NAME, Namespace, Operation,
 };
@@ -58,8 +56,7 @@ fn run(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) -> Resu
             .map(str::to_owned),
         filter: filter.map(Matcher::parse).transpose()?,
         next: Next::First,
-        ready: VecDeque::new(),
-        last: None,
+        page: Page::default(),
     };
     let shown = format!("{name}.{NAMESPACE}");
     let lists_all = listing.user.is_none();
@@ -106,10 +103,18 @@ struct Listing {
     only: Option<String>,
     filter: Option<Matcher>,
     next: Next,
-    /// Documents, one after the other.
-    ready: VecDeque<Document>,
-    /// The last of them that was handed out in this batch.
-    last: Option<Document>,
+    page: Page,
+}
+
+/// The entries that were read and are handed out one after the other. They stand in one buffer, because a million of them are
+/// listed in the time that as many allocations would take.
+#[derive(Default)]
+struct Page {
+    entries: Vec<u8>,
+    /// The place of the entry that was handed out last in this batch.
+    last: Option<usize>,
+    /// The place of the next one.
+    next: usize,
 }
 
 /// Where the list goes on.
@@ -122,9 +127,8 @@ enum Next {
 impl DocumentStream for Listing {
     fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
         loop {
-            if let Some(document) = self.ready.pop_front() {
-                out.extend_from_slice(document.as_bytes());
-                self.last = Some(document);
+            if let Some(entry) = self.page.take() {
+                out.extend_from_slice(entry.as_bytes());
                 return Ok(true);
             }
             operation.check()?;
@@ -138,21 +142,55 @@ impl DocumentStream for Listing {
 
     /// Forgets what was read and not handed out, which the next batch reads again: an idle cursor holds a name.
     fn save(&mut self) {
-        let last = self.last.take();
-        if std::mem::take(&mut self.ready).is_empty() {
-            return;
-        }
-        if let Some(name) = last.as_ref().and_then(|last| last.get_str("name")) {
+        let page = std::mem::take(&mut self.page);
+        if let Some(name) = page.goes_on_behind() {
             self.next = Next::Behind(name.to_owned());
         }
     }
 }
 
+impl Page {
+    /// Keeps an entry, if the filter takes it.
+    fn keep(&mut self, filter: Option<&Matcher>, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = self.entries.len();
+        write(&mut self.entries);
+        let is_kept = |filter: &Matcher| {
+            entry_at(&self.entries, place).is_some_and(|entry| filter.matches(entry))
+        };
+        if !filter.is_none_or(is_kept) {
+            self.entries.truncate(place);
+        }
+    }
+
+    /// The next entry. Behind the last one the buffer is there for more.
+    fn take(&mut self) -> Option<RawDocument<'_>> {
+        if self.next == self.entries.len() {
+            self.entries.clear();
+            (self.last, self.next) = (None, 0);
+            return None;
+        }
+        let entry = entry_at(&self.entries, self.next)?;
+        self.last = Some(self.next);
+        self.next += entry.len_bytes();
+        Some(entry)
+    }
+
+    /// The name behind which the list goes on, where entries were not handed out.
+    fn goes_on_behind(&self) -> Option<&str> {
+        let is_left = self.next < self.entries.len();
+        entry_at(&self.entries, self.last.filter(|_| is_left)?)?.get_str("name")
+    }
+}
+
+fn entry_at(entries: &[u8], place: usize) -> Option<RawDocument<'_>> {
+    RawDocument::split_first(&entries[place..]).map(|(entry, _)| entry)
+}
+
 impl Listing {
     fn read(&mut self, behind: Option<&str>) -> Result<()> {
+        let (filter, page) = (self.filter.as_ref(), &mut self.page);
         if self.has_view && behind.is_none() {
-            let view = describe_view(self.is_name_only);
-            keep(self.filter.as_ref(), &mut self.ready, view);
+            page.keep(filter, |out| describe_view(out, self.is_name_only));
         }
         if let Some(only) = &self.only {
             // No collection can have a name that is none.
@@ -162,23 +200,24 @@ impl Listing {
             if let Some(collection) = self.catalog.collection(&namespace)?
                 && is_seen(self.user.as_ref(), &self.name, only)
             {
-                let entry = describe(&collection, self.is_name_only);
-                keep(self.filter.as_ref(), &mut self.ready, entry);
+                page.keep(filter, |out| describe(out, &collection, self.is_name_only));
             }
             return Ok(());
         }
-        let (filter, ready) = (self.filter.as_ref(), &mut self.ready);
         let next = if self.is_name_only {
             let (user, database) = (self.user.as_ref(), self.name.as_str());
             let mut take = |name: &str, kind: CollectionKind| {
                 if is_seen(user, database, name) {
-                    keep(filter, ready, describe_name(name, kind));
+                    page.keep(filter, |out| {
+                        describe_name(&mut DocumentBuilder::new(out), name, kind)
+                    });
                 }
             };
             (self.catalog).list_names_behind(&self.name, behind, &mut take)?
         } else {
-            let mut take =
-                |collection: Collection| keep(filter, ready, describe(&collection, false));
+            let mut take = |collection: Collection| {
+                page.keep(filter, |out| describe(out, &collection, false));
+            };
             (self.catalog).list_collections_behind(&self.name, behind, &mut take)?
         };
         if let Some(name) = next {
@@ -192,50 +231,46 @@ fn is_seen(user: Option<&User>, database: &str, collection: &str) -> bool {
     user.is_none_or(|user| user.sees_collection(database, collection))
 }
 
-fn keep(filter: Option<&Matcher>, ready: &mut VecDeque<Document>, entry: Document) {
-    if filter.is_none_or(|filter| filter.matches(entry.as_raw())) {
-        ready.push_back(entry);
-    }
-}
-
-fn describe_name(name: &str, kind: CollectionKind) -> Document {
-    doc! { "name": name, "type": (kind.name()) }
+fn describe_name(entry: &mut DocumentBuilder<'_>, name: &str, kind: CollectionKind) {
+    entry.append("name", name);
+    entry.append("type", kind.name());
 }
 
 /// The entry of `local.oplog.rs`, which can only be read.
-fn describe_view(is_name_only: bool) -> Document {
-    let mut entry = describe_name(oplog_view::COLLECTION, CollectionKind::Collection);
+fn describe_view(out: &mut Vec<u8>, is_name_only: bool) {
+    let mut entry = DocumentBuilder::new(out);
+    describe_name(
+        &mut entry,
+        oplog_view::COLLECTION,
+        CollectionKind::Collection,
+    );
     if !is_name_only {
-        entry.append("options", doc! { "capped": true });
-        entry.append("info", doc! { "readOnly": true });
+        entry.append("options", doc! { "capped": true }.as_raw());
+        entry.append("info", doc! { "readOnly": true }.as_raw());
     }
-    entry
 }
 
-fn describe(collection: &Collection, is_name_only: bool) -> Document {
+fn describe(out: &mut Vec<u8>, collection: &Collection, is_name_only: bool) {
     let kind = collection.kind();
-    let mut entry = describe_name(collection.namespace.collection(), kind);
+    let mut entry = DocumentBuilder::new(out);
+    describe_name(&mut entry, collection.namespace.collection(), kind);
     if is_name_only {
-        return entry;
+        return;
     }
     entry.append("options", collection.options());
-    if kind == CollectionKind::View {
-        entry.append("info", doc! { "readOnly": true });
-        return entry;
+    let info = match kind {
+        CollectionKind::View => doc! { "readOnly": true },
+        // That of MongoDB's buckets is not shown there either.
+        CollectionKind::TimeSeries => doc! { "readOnly": false },
+        CollectionKind::Collection => {
+            doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) }
+        }
+    };
+    entry.append("info", info.as_raw());
+    let is_clustered = collection.options().contains(CLUSTERED_INDEX);
+    if kind == CollectionKind::Collection && !is_clustered {
+        entry.append("idIndex", id_index().as_raw());
     }
-    // That of MongoDB's buckets is not shown there either.
-    if kind == CollectionKind::TimeSeries {
-        entry.append("info", doc! { "readOnly": false });
-        return entry;
-    }
-    entry.append(
-        "info",
-        doc! { "readOnly": false, "uuid": (Value::binary(UUID_SUBTYPE, &collection.uuid)) },
-    );
-    if !collection.options().contains(CLUSTERED_INDEX) {
-        entry.append("idIndex", id_index());
-    }
-    entry
 }
 
 fn id_index() -> Document {
@@ -268,8 +303,7 @@ mod tests {
             only: None,
             filter: None,
             next: Next::First,
-            ready: VecDeque::new(),
-            last: None,
+            page: Page::default(),
             user: None,
         };
         let mut listed = Vec::new();
@@ -282,8 +316,7 @@ mod tests {
             listed.push(entry.get_str("name").unwrap().to_owned());
             if listed.len() % 7 == 0 {
                 listing.save();
-                assert_eq!(listing.ready.capacity(), 0);
-                assert!(listing.last.is_none());
+                assert_eq!(listing.page.entries.capacity(), 0);
             }
         }
         assert_eq!(listed, names);
