@@ -13,19 +13,22 @@ const CURRENT_SLOT: usize = 0;
 const ANSWERS: [(&str, &str); 3] = [("DESCEND", "descend"), ("PRUNE", "prune"), ("KEEP", "keep")];
 
 impl Expression {
-    /// Parses the expression of `$redact`, to be evaluated in a context with a `$$CURRENT` of its own.
+    /// Parses the expression of `$redact`, to be evaluated in a context with a `$$CURRENT` of its own. The kinds of metadata that it asks for
+    /// are named in the context of its stage.
     pub(crate) fn parse_redaction(
         value: RawValue<'_>,
-        context: &ExpressionContext,
+        stage: &ExpressionContext,
     ) -> Result<Expression> {
-        let mut context = context.share();
+        let mut context = stage.share();
         for (name, answer) in ANSWERS {
             context.bind(&Arc::from(name), Some(Value::from(answer)))?;
         }
         let mut variables = Variables::new(&context);
         let slot = variables.bind("CURRENT")?;
         debug_assert_eq!(slot, CURRENT_SLOT, "the first slot");
-        Expression::read(value, &mut variables)?.folded()
+        let expression = Expression::read(value, &mut variables)?.folded()?;
+        stage.name_metadata(context.metadata_named());
+        Ok(expression)
     }
 }
 

@@ -11,11 +11,14 @@ use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext};
 use crate::interrupts;
+use crate::metadata::{self, MetadataKinds};
 
 #[derive(Debug)]
 struct Redact {
     specification: Value,
     decide: Expression,
+    /// The metadata that the expression reads, which comes with the documents then.
+    metadata: MetadataKinds,
 }
 
 /// The answer of the expression for a document.
@@ -26,9 +29,11 @@ enum Decision {
 }
 
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
+    let decide = Expression::parse_redaction(specification.value, specification.context)?;
     Ok(one(Redact {
         specification: specification.value.to_value(),
-        decide: Expression::parse_redaction(specification.value, specification.context)?,
+        decide,
+        metadata: specification.context.metadata_named(),
     }))
 }
 
@@ -45,6 +50,10 @@ impl Stage for Redact {
         Reads::Everything
     }
 
+    fn metadata(&self) -> MetadataKinds {
+        self.metadata
+    }
+
     /// The filter stays behind, too: it may ask for something that the stage leaves out.
     fn in_front(&self, filter: RawDocument<'_>, _: &ExpressionContext) -> Result<InFront> {
         let safe = redact_safe::part_of(filter)?;
@@ -58,6 +67,7 @@ impl Stage for Redact {
         Box::new(Redacting {
             stage: self,
             buffer: Buffer::default(),
+            bare: Buffer::default(),
         })
     }
 }
@@ -65,14 +75,26 @@ impl Stage for Redact {
 struct Redacting {
     stage: Arc<Redact>,
     buffer: Buffer,
+    /// The document without the metadata that it came with.
+    bare: Buffer,
 }
 
 impl RunningStage for Redacting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
-        while let Some(root) = upstream.read(&mut self.buffer)? {
+        while let Some(read) = upstream.read(&mut self.buffer)? {
+            let mut metadata = None;
+            let root = match self.stage.metadata.is_empty() {
+                true => read,
+                false => {
+                    interrupts::work_on_bytes(read.len_bytes())?;
+                    let split = |out: &mut Vec<u8>| metadata = Some(metadata::split(read, out));
+                    self.bare.fill(split)?
+                }
+            };
             let redaction = Redaction {
                 decide: &self.stage.decide,
                 root,
+                metadata,
             };
             let is_kept = match redaction.decision(root)? {
                 Decision::Prune => false,
@@ -86,6 +108,7 @@ impl RunningStage for Redacting {
                 }
             };
             self.buffer.empty();
+            self.bare.empty();
             if is_kept {
                 return Ok(true);
             }
@@ -98,11 +121,14 @@ impl RunningStage for Redacting {
 struct Redaction<'r> {
     decide: &'r Expression,
     root: RawDocument<'r>,
+    /// That of the whole document, which each document within it shares.
+    metadata: Option<RawDocument<'r>>,
 }
 
 impl Redaction<'_> {
     fn decision(&self, document: RawDocument<'_>) -> Result<Decision> {
         let mut context = Context::with_current(self.root, document);
+        context.metadata = self.metadata;
         let value = self.decide.evaluate(&mut context)?;
         match value.as_str() {
             Some("keep") => Ok(Decision::Keep),

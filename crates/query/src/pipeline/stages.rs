@@ -323,7 +323,7 @@ fn check_metadata(surroundings: Surroundings<'_>, parsed: &Stages) -> Result<()>
 
 /// The error of `$meta` in a stage to which documents come without metadata.
 pub fn metadata_not_here() -> Error {
-    let text = "$meta is only supported yet in the first $project, $addFields or $set of a pipeline, with nothing but $match, \
+    let text = "$meta is only supported yet in the first $project, $addFields, $set or $redact of a pipeline, with nothing but $match, \
                 $sort, $skip and $limit before it";
     Error::new(ErrorCode::NOT_IMPLEMENTED, text)
 }

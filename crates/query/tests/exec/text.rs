@@ -434,6 +434,42 @@ fn scores_go_through_pipelines_and_projections() {
 }
 
 #[test]
+fn a_redaction_reads_scores_within_documents_too() {
+    let fixture = with(&[
+        r#"{"_id": 1, "t": "coffee", "d": {"e": 1, "list": [{"f": 2}, 3]}}"#,
+        r#"{"_id": 2, "t": "coffee with milk and sugar", "d": {"e": 1}}"#,
+        r#"{"_id": 3, "t": "tea", "d": {"e": 1}}"#,
+    ]);
+    fixture.index(r#"{"key": {"t": "text"}}"#);
+    let redacted = |decision: &str| {
+        let search = r#"{"$match": {"$text": {"$search": "coffee"}}}, {"$sort": {"_id": 1}}"#;
+        aggregated(
+            &fixture,
+            &format!("[{search}, {{\"$redact\": {decision}}}]"),
+        )
+    };
+    let best = r#"{"$cond": [{"$gte": [{"$meta": "textScore"}, 1]}, "$$KEEP", "$$PRUNE"]}"#;
+    let whole = r#"{"_id":1,"t":"coffee","d":{"e":1,"list":[{"f":2},3]}}"#;
+    assert_eq!(redacted(best).unwrap(), [whole]);
+    // Documents within the document share its score, and none of them is the metadata.
+    let within = r#"{"$cond": [{"$and": [{"$gte": ["$f", 2]}, {"$gte": [{"$meta": "textScore"}, 1]}]}, "$$PRUNE", "$$DESCEND"]}"#;
+    let first = r#"{"_id":1,"t":"coffee","d":{"e":1,"list":[3]}}"#;
+    let second = r#"{"_id":2,"t":"coffee with milk and sugar","d":{"e":1}}"#;
+    assert_eq!(redacted(within).unwrap(), [first, second]);
+    let descending = r#"{"$cond": [{"$lt": [{"$meta": "textScore"}, 9]}, "$$DESCEND", "$$PRUNE"]}"#;
+    assert_eq!(redacted(descending).unwrap(), [whole, second]);
+    // Without a search there is no score, and a pipeline within a stage has none to read.
+    let refused = |pipeline: String| {
+        aggregated(&fixture, &pipeline)
+            .err()
+            .map(|error| error.code())
+    };
+    assert_eq!(refused(format!(r#"[{{"$redact": {best}}}]"#)), Some(40_218));
+    let facet = format!(r#"[{{"$facet": {{"x": [{{"$redact": {best}}}]}}}}]"#);
+    assert_eq!(refused(facet), Some(238));
+}
+
+#[test]
 fn fields_beside_the_terms_bound_a_search() {
     let fixture = with(&[
         r#"{"_id": 1, "a": 1, "t": "red apple", "z": 5}"#,
