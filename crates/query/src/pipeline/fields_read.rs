@@ -25,7 +25,8 @@ pub(super) fn fields_read<'s>(
     for stage in stages {
         let mut read = BTreeSet::new();
         let reads = stage.add_fields_read(&mut read);
-        if reads == Reads::Everything {
+        // Metadata comes with the whole document.
+        if reads == Reads::Everything || !stage.metadata().is_empty() {
             break;
         }
         steps.push(Step { stage, read, reads });

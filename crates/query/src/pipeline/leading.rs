@@ -8,7 +8,7 @@ use quarry_bson::RawDocument;
 
 use super::fields_read::fields_read;
 use super::parsed::Pipeline;
-use super::stage::{PartOfFind, Stage};
+use super::stage::{PartOfFind, Reads, Stage};
 use super::stages::metadata_not_here;
 use crate::error::Result;
 use crate::field_path::FieldPath;
@@ -73,19 +73,25 @@ impl Pipeline {
         }
     }
 
-    /// The metadata that the documents must come with, behind the stages that a find does. Fails where a later stage wants some.
+    /// The metadata that the documents must come with, behind the stages that a find does. Fails where a stage wants some that it
+    /// does not get: another stage has made the document, or has read its metadata already.
     pub fn metadata_wanted(&self, leading: &Leading<'_>) -> Result<MetadataKinds> {
-        let mut rest = self.stages.get(leading.stages..).unwrap_or_default().iter();
-        let first = rest
-            .next()
-            .map_or(MetadataKinds::NONE, |next| next.metadata());
         let asks_score = |stage: &Arc<dyn Stage>| stage.metadata().has(MetadataKinds::TEXT_SCORE);
         let is_search = leading.matcher.is_some_and(|matcher| matcher.texts() > 0);
         if !is_search && self.stages.iter().any(asks_score) {
             return Err(not_available("text score"));
         }
-        match rest.all(|stage| stage.metadata().is_empty()) {
-            true => Ok(first),
+        let rest = self.stages.get(leading.stages..).unwrap_or_default();
+        let reads_some = |stage: &Arc<dyn Stage>| !stage.metadata().is_empty();
+        let Some(reader) = rest.iter().position(reads_some) else {
+            return Ok(MetadataKinds::NONE);
+        };
+        let wanted = rest[reader].metadata();
+        let is_passed_on = rest[..reader]
+            .iter()
+            .all(|stage| passes_metadata(stage, wanted));
+        match is_passed_on && !rest[reader + 1..].iter().any(reads_some) {
+            true => Ok(wanted),
             false => Err(metadata_not_here()),
         }
     }
@@ -100,5 +106,18 @@ impl Pipeline {
     /// The top-level fields of its input that the pipeline needs from stage `first` on; None if it needs all.
     pub fn required_fields(&self, first: usize) -> Option<BTreeSet<String>> {
         fields_read(self.stages.get(first..)?)
+    }
+}
+
+/// Whether the documents that come out of a stage have the metadata with which they went in, and the stage has seen nothing of it.
+/// Filters and bounds come to stand in front of a stage that reads metadata when they are moved there, too.
+fn passes_metadata(stage: &Arc<dyn Stage>, wanted: MetadataKinds) -> bool {
+    match stage.part_of_find() {
+        PartOfFind::Skip(_) | PartOfFind::Limit(_) => true,
+        // Metadata is attached to the document, where a filter on all of the document would meet it.
+        PartOfFind::Filter(..) => stage.add_fields_read(&mut BTreeSet::new()) == Reads::Passes,
+        // The key by which a document was sorted is then another one than the plan has attached.
+        PartOfFind::Sort(..) => !wanted.has(MetadataKinds::SORT_KEY),
+        PartOfFind::Near(..) | PartOfFind::None => false,
     }
 }

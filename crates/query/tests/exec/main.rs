@@ -77,11 +77,14 @@ fn with_documents(documents: &[Document]) -> Fixture {
 
 /// The results of a pipeline over the fixture's collection.
 fn aggregated(fixture: &Fixture, pipeline: &str) -> Result<Vec<String>> {
+    Ok(fixture.drain(aggregate(fixture, pipeline)?))
+}
+
+fn aggregate(fixture: &Fixture, pipeline: &str) -> Result<Executor> {
     let pipeline = json(&format!(r#"{{"p": {pipeline}}}"#));
     let over = Over::Collection(&fixture.namespace);
     let request = AggregateRequest::new(over, pipeline.get_array("p").unwrap());
-    let executor = exec::aggregate((&fixture.database).into(), &fixture.operation, request)?;
-    Ok(fixture.drain(executor))
+    exec::aggregate((&fixture.database).into(), &fixture.operation, request)
 }
 
 impl Fixture {
@@ -109,14 +112,19 @@ impl Fixture {
             .unwrap();
     }
 
-    fn drain(&self, mut executor: Executor) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut document = Vec::new();
-        while executor.next(&self.operation, &mut document).unwrap() {
-            found.push(extjson::relaxed(RawDocument::new(&document).unwrap()));
+    fn drain(&self, executor: Executor) -> Vec<String> {
+        let found = self.documents(executor).unwrap();
+        let shown = found.iter().map(|one| extjson::relaxed(one.as_raw()));
+        shown.collect()
+    }
+
+    fn documents(&self, mut executor: Executor) -> Result<Vec<Document>> {
+        let (mut found, mut document) = (Vec::new(), Vec::new());
+        while executor.next(&self.operation, &mut document)? {
+            found.push(RawDocument::new(&document).unwrap().to_owned_document());
             document.clear();
         }
-        found
+        Ok(found)
     }
 
     fn find_with(

@@ -469,6 +469,73 @@ fn a_redaction_reads_scores_within_documents_too() {
     assert_eq!(refused(facet), Some(238));
 }
 
+/// The stages that may stand between a search and the stage that reads its scores.
+fn passing_stages() -> impl Strategy<Value = Vec<String>> {
+    let stage = prop_oneof![
+        Just(r#"{"$match": {"v": {"$gt": -2}}}"#),
+        Just(r#"{"$match": {"k": {"$ne": 1}, "$expr": {"$lte": ["$v", 4]}}}"#),
+        Just(r#"{"$skip": 1}"#),
+        Just(r#"{"$limit": 9}"#),
+        Just(r#"{"$limit": 4}"#),
+        Just(r#"{"$sort": {"v": 1}}"#),
+    ];
+    prop::collection::vec(stage.prop_map(str::to_owned), 0..4)
+}
+
+/// A stage that reads the score, which is `SCORE`.
+fn reading_stage() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        Just(r#"{"$addFields": {"n": SCORE}}"#),
+        Just(r#"{"$set": {"d.e": SCORE, "v": {"$add": ["$v", SCORE]}}}"#),
+        Just(r#"{"$project": {"v": 1, "l": 1, "m": SCORE}}"#),
+        Just(r#"{"$project": {"k": "$v", "v": "$k", "n": SCORE}}"#),
+        Just(
+            r#"{"$redact": {"$cond": [{"$and": [{"$gte": ["$v", 0]}, {"$gt": [SCORE, 0.7]}]}, "$$PRUNE", "$$DESCEND"]}}"#
+        ),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Wherever stages move to, the one that asks for scores has those that it has where nothing moves: there the scores are a field.
+    #[test]
+    fn scores_come_to_the_stage_that_asks_however_stages_move(
+        documents in random_pipeline::listed_documents(),
+        texts in prop::collection::vec(prop::sample::select(vec!["tea", "coffee", "coffee with milk", "milk coffee coffee"]), 40),
+        before in passing_stages(),
+        reading in reading_stage(),
+        behind in random_pipeline::stages(),
+    ) {
+        let fixture = with(&[]);
+        fixture.index(r#"{"key": {"t": "text"}}"#);
+        let documents: Vec<Document> = documents.iter().zip(texts).enumerate().map(|(id, (document, text))| {
+            Document::build(|stored| {
+                stored.append("_id", id as i32);
+                for field in document.as_raw() {
+                    stored.append_element(field);
+                }
+                stored.append("t", text);
+            })
+        }).collect();
+        fixture.insert(&documents, true);
+        let search = r#"{"$match": {"$text": {"$search": "coffee"}}}, {"$sort": {"_id": 1}}"#;
+        let scored = format!(r#"[{search}, {{"$addFields": {{"score": {{"$meta": "textScore"}}}}}}]"#);
+        let scored = fixture.documents(aggregate(&fixture, &scored).unwrap()).unwrap();
+        let with = |score: &str| reading.replace("SCORE", score);
+        let by_field = [with(r#""$score""#), r#"{"$unset": "score"}"#.to_owned()];
+        let one_by_one: Vec<String> = [&before[..], &by_field, &behind].concat();
+        let expected = random_pipeline::results_of_each(&one_by_one, &scored, &[]);
+        let stages = [&before[..], &[with(r#"{"$meta": "textScore"}"#)], &behind].concat();
+        let found = aggregate(&fixture, &format!("[{search}, {}]", stages.join(", ")));
+        let found = found.and_then(|executor| fixture.documents(executor));
+        // A stage may not have come to the document that it would have failed for.
+        if let Ok(expected) = expected {
+            prop_assert_eq!(found.unwrap(), expected, "{:?}", stages);
+        }
+    }
+}
+
 #[test]
 fn fields_beside_the_terms_bound_a_search() {
     let fixture = with(&[
