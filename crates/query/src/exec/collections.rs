@@ -23,6 +23,7 @@ use crate::error_code::ErrorCode;
 use crate::interrupts;
 use crate::pipeline::{
     Collections, Execution, Pipeline, ReadFigures, ReadId, Run, SubFind, collections_named,
+    metadata_not_here,
 };
 use crate::plan::{Leaf, Parsed, PlanNode};
 use crate::planner::Wanted;
@@ -303,6 +304,10 @@ impl Lent<'_> {
             return Err(Error::new(ErrorCode::VIEW_DEPTH_LIMIT_EXCEEDED, text));
         }
         let leading = pipeline.leading();
+        // What is read of the collection beneath comes without.
+        if !pipeline.metadata_wanted(&leading)?.is_empty() {
+            return Err(metadata_not_here());
+        }
         let beneath = SubFind {
             filter: leading.filter.unwrap_or(RawDocument::EMPTY),
             sort: leading.sort_specification,

@@ -76,6 +76,7 @@ pub use parsed::Pipeline;
 pub use read_figures::ReadFigures;
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
+pub(crate) use stages::metadata_not_here;
 pub use stages::{check_stage_name, collections_named, collections_written};
 pub(crate) use watched::StageFigures;
 pub use written::{

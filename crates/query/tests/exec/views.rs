@@ -369,3 +369,21 @@ fn a_view_is_listed_and_changed() {
         [("c".to_owned(), "collection"), ("v".to_owned(), "view")]
     );
 }
+
+/// The metadata of what a view is on is read by the view itself, and not where a stage reads the view.
+#[test]
+fn metadata_of_a_view_within_a_stage_is_refused_rather_than_missing() {
+    let fixture = with(&[r#"{"_id": 1}"#]);
+    make(
+        &fixture,
+        "v",
+        "c",
+        r#"[{"$project": {"id": {"$meta": "recordId"}}}]"#,
+    )
+    .unwrap();
+    let shown = aggregate(&fixture, "v", "[]", 2).unwrap();
+    assert!(json(&shown[0]).contains("id"), "{shown:?}");
+    let within = r#"[{"$lookup": {"from": "v", "as": "v", "pipeline": []}}]"#;
+    let refused = aggregate(&fixture, "c", within, 2);
+    assert_eq!(code(refused), ErrorCode::NOT_IMPLEMENTED);
+}
