@@ -3,13 +3,13 @@
 //! Keeps true: what is answered is made before anything is written, so that nothing is refused after the write.
 
 use quarry_bson::{DateTime, Document, RawDocument};
-use quarry_database::{Change, Error, Level, Operation, Scope};
+use quarry_database::{Change, Level, Operation, Scope};
 
 use super::collation::{Outcome, run_collated};
 use super::modify::{Effect, Target};
 use super::recorded;
 use super::request::{FindAndModifyOutcome, FindAndModifyRequest};
-use super::update::{UPSERT_ATTEMPTS_MAX, applying, id_of, insert_upserted};
+use super::update::{applying, id_of, insert_upserted};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::plan::Parsed;
@@ -84,7 +84,8 @@ fn find_and_modify_in(
         Ok(Document::from_bytes_any_text(bytes)?)
     };
     // An upsert that loses its `_id` to another writer starts over, and then finds that writer's document.
-    for attempt in 0..UPSERT_ATTEMPTS_MAX {
+    let mut attempt = 0;
+    loop {
         let mut outcome = FindAndModifyOutcome::default();
         let mut totals =
             target.modify_one(Effect::FindAndModify, &mut |document, details, out| {
@@ -130,6 +131,6 @@ fn find_and_modify_in(
         if insert_upserted(&target, &document, level, attempt)? {
             return Ok(Outcome::Done(upserted));
         }
+        attempt += 1;
     }
-    Err(Error::WriteConflict.into())
 }

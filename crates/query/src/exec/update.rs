@@ -76,7 +76,8 @@ fn update_in(
     }
     check_multi(&request, &update)?;
     let mut apply = applying(&update);
-    for attempt in 0..UPSERT_ATTEMPTS_MAX {
+    let mut attempt = 0;
+    loop {
         recorded::note(operation, StatementKind::Update);
         let mut totals = if request.is_multi {
             target.modify_all(Effect::Update(&update), &mut apply)?
@@ -103,8 +104,8 @@ fn update_in(
                 ..UpdateOutcome::default()
             }));
         }
+        attempt += 1;
     }
-    Err(Error::WriteConflict.into())
 }
 
 /// Computes the updated document. `$currentDate` is the moment at which this is done, document by document; only `$$NOW` is one
@@ -149,7 +150,7 @@ fn described<'p>(step: &PathStep<'p>) -> DescribedStep<'p> {
 
 /// Inserts what an upsert's filter and update make; false if another has inserted it meanwhile, so that the filter shall be
 /// asked again. A filter that asks for more than the key that is taken may well not find the document that has it: it is asked
-/// again once, after the first attempt, and then the key is a duplicate.
+/// again once, after the first attempt, and then the key is a duplicate. So it is for any filter after the last attempt.
 pub(super) fn insert_upserted(
     target: &Target<'_>,
     document: &Document,
@@ -176,6 +177,7 @@ pub(super) fn insert_upserted(
             let matcher = &target.parsed()?.matcher;
             let is_lost = matches!(&error, Error::DuplicateKey(key)
                 if is_own(key, matcher, document)
+                    && attempt + 1 < UPSERT_ATTEMPTS_MAX
                     && (attempt == 0 || asks_no_more(key, matcher)));
             match is_lost {
                 true => Ok(false),
@@ -199,13 +201,19 @@ fn is_own(key: &DuplicateKey, matcher: &Matcher, document: &Document) -> bool {
     })
 }
 
-/// Whether the filter has as many conditions as the key has fields.
+/// Whether the filter has as many conditions as the key has fields, and asks for the key itself. Of an array, the key is one element,
+/// which a document may have that the filter does not find.
 fn asks_no_more(key: &DuplicateKey, matcher: &Matcher) -> bool {
     let conditions = match matcher.root() {
         MatchExpression::And(children) => children.len(),
         _ => 1,
     };
-    conditions == key.key_pattern.len()
+    let asks_array = |path: &str| {
+        let asked = equality(matcher.root(), path);
+        asked.is_some_and(|asked| asked.as_array().is_some())
+    };
+    let mut names = key.key_pattern.iter().map(|field| field.name());
+    conditions == key.key_pattern.len() && !names.any(|name| name.as_str().is_ok_and(asks_array))
 }
 
 fn equality<'m>(expression: &'m MatchExpression, path: &str) -> Option<RawValue<'m>> {

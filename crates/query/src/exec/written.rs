@@ -385,7 +385,7 @@ impl Merging<'_> {
                 Some((_, again)) => error = again,
             }
         }
-        Err(DatabaseError::WriteConflict.into())
+        Err(error)
     }
 
     /// Whether an insert was refused because there is a document with the same values of the fields of `on`.

@@ -179,6 +179,71 @@ fn racing_upserts_of_one_key_make_one_document() {
     assert_eq!(fixture.find("{}").len(), 50);
 }
 
+/// The document that has the key may be one that the filter never finds, however often it is asked: one with another array, or a value
+/// in an array where the filter asks for a missing field.
+#[test]
+fn an_upsert_whose_key_is_taken_by_what_it_does_not_find_is_a_duplicate() {
+    let cases = [
+        ("a", r#"{"_id":1,"a":2}"#, r#"{"a": [1, 2]}"#, r#"{"a":2}"#),
+        (
+            "a",
+            r#"{"_id":1,"a":[3,2]}"#,
+            r#"{"a": {"$eq": [2]}}"#,
+            r#"{"a":2}"#,
+        ),
+        (
+            "a.b",
+            r#"{"_id":1,"a":[5]}"#,
+            r#"{"a.b": null}"#,
+            r#"{"a.b":null}"#,
+        ),
+    ];
+    for (path, stored, filter, key) in cases {
+        let fixture = with(&[stored]);
+        fixture.index(&format!(r#"{{"key": {{"{path}": 1}}, "unique": true}}"#));
+        let asked = json(filter);
+        let sets = json(r#"{"$set": {"n": 1}}"#);
+        let updated = exec::update(
+            (&fixture.database).into(),
+            &fixture.operation,
+            UpdateRequest {
+                array_filters: None,
+                constants: None,
+                sort: None,
+                namespace: &fixture.namespace,
+                context: None,
+                collation: None,
+                filter: asked.as_raw(),
+                update: RawValue::Document(sets.as_raw()),
+                is_upsert: true,
+                is_multi: false,
+                hint: None,
+                keeps_empty_timestamps: false,
+            },
+            Level::Written,
+        );
+        let request = FindAndModifyRequest {
+            filter: asked.as_raw(),
+            update: Some(RawValue::Document(sets.as_raw())),
+            is_upsert: true,
+            ..FindAndModifyRequest::new(&fixture.namespace)
+        };
+        let scope = (&fixture.database).into();
+        let changed =
+            exec::find_and_modify(scope, &fixture.operation, request, Level::Written).map(drop);
+        for error in [updated.map(drop).unwrap_err(), changed.unwrap_err()] {
+            let Some(quarry_database::Error::DuplicateKey(taken)) = error.cause() else {
+                panic!("{filter}: {error}");
+            };
+            assert_eq!(error.code(), 11_000);
+            let pattern = json(&format!(r#"{{"{path}": 1}}"#));
+            assert_eq!(taken.key_pattern, pattern, "{filter}");
+            assert_eq!(extjson::relaxed(taken.key_value.as_raw()), key, "{filter}");
+        }
+        assert_eq!(fixture.find("{}"), [stored], "{filter}");
+    }
+}
+
 /// Every way to write over a document an equal `_id` of another type, where an index holds the `_id`'s type.
 #[test]
 fn an_equal_id_of_another_type_leaves_indexes_valid() {
