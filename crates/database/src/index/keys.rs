@@ -186,8 +186,8 @@ impl KeyGenerator {
         let first = buffer.entries.len();
         let marks = self.standing_entries(number, index, found, target, buffer)?;
         if self.name_places[number]
-            && buffer.entries.len() > first
             && let Some((component, array)) = self.ambiguous(number, index, found)
+            && is_of_index(index, found)?
         {
             buffer.entries.truncate(first);
             return Err(ambiguous_field(component, array));
@@ -222,11 +222,8 @@ impl KeyGenerator {
         target: Target<'_>,
         buffer: &mut KeyBuffer,
     ) -> Result<u64> {
-        if let Some(filter) = &index.filter {
-            let document = found.document.unwrap_or(RawDocument::EMPTY);
-            if !filter.matches(document)? {
-                return Ok(0);
-            }
+        if !is_of_index(index, found)? {
+            return Ok(0);
         }
         debug_assert!(
             index.partial.is_some() == index.filter.is_some(),
@@ -282,6 +279,13 @@ impl KeyGenerator {
             made => made.map(drop),
         }
     }
+}
+
+/// Whether the index is of the document, if it is partial. A sparse index is of one of which it has no entry, too.
+#[inline]
+fn is_of_index(index: &Index, found: &Found<'_>) -> Result<bool> {
+    let document = found.document.unwrap_or(RawDocument::EMPTY);
+    (index.filter.as_ref()).map_or(Ok(true), |filter| filter.matches(document))
 }
 
 /// Whether key generation failed for what the document is, and would have failed the same way when it was written. Not so where
