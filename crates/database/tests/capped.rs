@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::payload::{ChangeKind, Payload};
-use quarry_database::{Change, Database, KeyRange, Level, Namespace, Operation, Options};
+use quarry_database::{
+    Change, Database, IndexChange, KeyRange, Level, Namespace, Operation, Options,
+};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory, Op, WriteBatch};
 
@@ -188,4 +190,40 @@ fn the_journal_names_the_operations_in_the_order_of_its_batch() {
         kinds[1] += of(ChangeKind::Delete);
     }
     assert_eq!(kinds, [10, 9]);
+}
+
+/// The index on `_id` of a capped collection has an entry in the catalog, which is written anew with any other.
+#[test]
+fn the_index_on_id_is_never_shown_as_unique() {
+    let mut setup = Setup::new(&doc! { "capped": true, "size": 100_000 });
+    let (name, operation) = (namespace(), Operation::default());
+    let shown = |setup: &Setup| {
+        let listed = setup.database().list_indexes(&name).unwrap();
+        assert_eq!(listed.len(), 2);
+        listed[0].clone()
+    };
+    let specs = [doc! { "key": { "a": 1 }, "name": "a_1" }];
+    (setup
+        .database()
+        .create_indexes(&name, &specs, &operation, Level::Written))
+    .unwrap();
+    let before = shown(&setup);
+    assert_eq!(before, doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
+    let hide = IndexChange {
+        hidden: Some(true),
+        ..IndexChange::default()
+    };
+    (setup.database())
+        .modify_index(&name, "a_1".into(), hide, &operation, Level::Written)
+        .unwrap();
+    assert_eq!(shown(&setup), before);
+    setup.restart();
+    assert_eq!(shown(&setup), before);
+    // It is unique all the same.
+    setup.insert(&[1]);
+    let again = doc! { "_id": 1 };
+    let inserted = (setup.database())
+        .insert_piece(&operation, &name, &[again.as_raw()], true, Level::Written)
+        .unwrap();
+    assert_eq!(inserted.errors[0].1.code(), 11_000);
 }

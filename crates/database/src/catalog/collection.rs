@@ -389,8 +389,7 @@ impl Collection {
             .iter()
             .position(|index| self.capped.is_some() && &*index.name == ID_INDEX_NAME);
         if let Some(position) = id_index {
-            indexes[position].unique = true;
-            indexes[position].unique_entries = true;
+            indexes[position].become_id_of_capped();
         }
         let keys = KeyGenerator::new(&indexes);
         Ok(IndexCatalog {

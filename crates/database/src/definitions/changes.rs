@@ -367,8 +367,7 @@ impl Definitions {
         let first = if capped {
             let ident = self.commits.allocate_ident();
             let mut index = Index::from_spec(id_spec().as_raw(), ident)?;
-            index.unique = true;
-            index.unique_entries = true;
+            index.become_id_of_capped();
             Some(index)
         } else if let Some(mut spec) = series {
             // It keeps strings as the collection compares them.

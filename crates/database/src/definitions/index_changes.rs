@@ -190,8 +190,10 @@ impl Definitions {
         let none = IndexChange::default();
         let mut indexes = Vec::with_capacity(index_catalog.indexes.len());
         for index in &index_catalog.indexes {
-            let is_chosen = index.ident == chosen.ident;
-            indexes.push(index.with(if is_chosen { &change } else { &none })?);
+            indexes.push(match index.ident == chosen.ident {
+                true => index.with(&change)?,
+                false => index.copy()?,
+            });
         }
         if change.prepare_unique == Some(true) {
             self.check_prepared(&collection, chosen, &change)?;

@@ -516,6 +516,15 @@ impl Index {
         self.spec = self.normal_spec();
     }
 
+    /// Makes it the index on `_id` of a capped collection, which is unique without saying so.
+    pub(crate) fn become_id_of_capped(&mut self) {
+        if std::mem::take(&mut self.unique) {
+            self.spec = self.normal_spec();
+        }
+        self.unique = true;
+        self.unique_entries = true;
+    }
+
     /// The specification as the catalog keeps it. That of a converted index is of the index that it was, so that a build which knows no
     /// conversions refuses it.
     pub(crate) fn stored_spec(&self) -> Document {
