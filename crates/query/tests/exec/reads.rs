@@ -446,3 +446,113 @@ fn the_largest_document_can_be_read_through_every_stage() {
     let executor = exec::find((&fixture.database).into(), &fixture.operation, request).unwrap();
     assert_eq!(fixture.drain(executor).len(), 1);
 }
+
+/// Nothing can be compared to undefined, whichever way documents would be found, and whether there are any.
+#[test]
+fn undefined_is_no_operand_whatever_the_plan() {
+    let undefined = r#"{"$undefined": true}"#;
+    let operands = [
+        "UNDEFINED",
+        r#"{"$eq": UNDEFINED}"#,
+        r#"{"$ne": UNDEFINED}"#,
+        r#"{"$lt": UNDEFINED}"#,
+        r#"{"$lte": UNDEFINED}"#,
+        r#"{"$gt": UNDEFINED}"#,
+        r#"{"$gte": UNDEFINED}"#,
+        r#"{"$in": [UNDEFINED]}"#,
+        r#"{"$in": [1, UNDEFINED]}"#,
+        r#"{"$nin": [UNDEFINED, 1]}"#,
+        r#"{"$all": [UNDEFINED]}"#,
+        r#"{"$not": {"$eq": UNDEFINED}}"#,
+        r#"{"$elemMatch": {"$eq": UNDEFINED}}"#,
+        r#"{"$elemMatch": {"b": UNDEFINED}}"#,
+        r#"{"$elemMatch": {"$in": [UNDEFINED]}}"#,
+    ];
+    let plain = [
+        r#"{"_id": 1, "a": 1, "u": 1}"#,
+        r#"{"_id": 2, "a": [], "u": 2}"#,
+    ];
+    let with_undefined = format!(r#"{{"_id": 3, "a": {undefined}, "u": {undefined}}}"#);
+    for documents in [&[][..], &plain, &[&with_undefined]] {
+        let fixture = with(documents);
+        fixture.index(r#"{"key": {"a": 1}}"#);
+        fixture.index(r#"{"key": {"u": 1}, "unique": true}"#);
+        for (operand, path) in operands
+            .iter()
+            .flat_map(|operand| ["_id", "a", "u", "none", "a.b"].map(|path| (operand, path)))
+        {
+            let operand = operand.replace("UNDEFINED", undefined);
+            let alone = format!(r#"{{"{path}": {operand}}}"#);
+            let filters = [
+                alone.clone(),
+                format!(r#"{{"u": 1, "{path}": {operand}}}"#),
+                format!(r#"{{"$or": [{{"a": 1}}, {alone}]}}"#),
+            ];
+            for filter in filters {
+                check_refused(&fixture, &filter);
+            }
+        }
+    }
+}
+
+/// Fails unless each way to ask a filter is refused with the code and the words of MongoDB.
+fn check_refused(fixture: &Fixture, filter: &str) {
+    let (natural, a, id) = (
+        json(r#"{"$natural": 1}"#),
+        json(r#"{"a": 1}"#),
+        json(r#"{"_id": 1}"#),
+    );
+    let hints = [None, Some(&natural), Some(&a), Some(&id)];
+    let parsed = json(filter);
+    let change = json(r#"{"$set": {"x": 1}}"#);
+    let (scope, operation): (quarry_database::Scope<'_>, _) =
+        ((&fixture.database).into(), &fixture.operation);
+    for hint in hints.map(|hint| hint.map(|hint| RawValue::Document(hint.as_raw()))) {
+        let mut answers = Vec::new();
+        let mut find = FindRequest::new(&fixture.namespace);
+        (find.filter, find.hint) = (parsed.as_raw(), hint);
+        answers.push(exec::find(scope, operation, find).map(drop));
+        let mut count = CountRequest::new(&fixture.namespace);
+        (count.filter, count.hint) = (parsed.as_raw(), hint);
+        answers.push(exec::count(scope, operation, count).map(drop));
+        for is_multi in [false, true] {
+            let delete = DeleteRequest {
+                namespace: &fixture.namespace,
+                context: None,
+                collation: None,
+                filter: parsed.as_raw(),
+                is_multi,
+                hint,
+            };
+            answers.push(exec::delete(scope, operation, delete, Level::Written).map(drop));
+            let update = UpdateRequest {
+                array_filters: None,
+                constants: None,
+                sort: None,
+                namespace: &fixture.namespace,
+                context: None,
+                collation: None,
+                filter: parsed.as_raw(),
+                update: RawValue::Document(change.as_raw()),
+                is_upsert: false,
+                is_multi,
+                hint,
+                keeps_empty_timestamps: false,
+            };
+            answers.push(exec::update(scope, operation, update, Level::Written).map(drop));
+        }
+        let stages = json(&format!(r#"{{"p": [{{"$match": {filter}}}]}}"#));
+        let over = Over::Collection(&fixture.namespace);
+        let mut aggregate = AggregateRequest::new(over, stages.get_array("p").unwrap());
+        aggregate.hint = hint;
+        answers.push(exec::aggregate(scope, operation, aggregate).map(drop));
+        for (way, answer) in answers.into_iter().enumerate() {
+            let error = answer.expect_err(&format!("{filter}, hint {hint:?}, way {way}"));
+            assert_eq!(
+                (error.code(), &*error.message),
+                (2, "cannot compare to undefined"),
+                "{filter}, hint {hint:?}, way {way}"
+            );
+        }
+    }
+}
