@@ -1,10 +1,11 @@
 //! An index that refuses shared keys, and is made unique: whoever writes, whatever was shared before, and after a reopening.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use quarry_bson::{Document, RawDocument, RawValue, Value, doc};
 use quarry_database::{
-    Change, Database, Error, IndexChange, Level, Namespace, Operation, Options, UnitReads,
+    Change, Database, Error, IndexChange, Level, Namespace, Operation, Options, UnitReads, run_as,
 };
 use quarry_journal::SimulatedFiles;
 use quarry_storage::Memory;
@@ -330,6 +331,32 @@ fn of_many_writers_of_one_key_one_goes_through() {
     }
 }
 
+/// Cut keys that begin alike are looked at one by one, which their writer does not go on with when it is to end.
+#[test]
+fn a_walk_over_many_cut_keys_ends_with_its_operation() {
+    const LOOKS: u32 = 5;
+    let setup = Setup::new(&doc! {});
+    let long = |number: i32| format!("{}{number}", "x".repeat(3000));
+    let documents: Vec<Document> = (0..2000).map(|id| document(id, long(id))).collect();
+    for piece in documents.chunks(500) {
+        assert_eq!(setup.insert(piece), []);
+    }
+    setup.prepare(true);
+    let looks = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&looks);
+    let has_gone = Box::new(move || counted.fetch_add(1, Ordering::Relaxed) >= LOOKS);
+    let operation = Arc::new(Operation::default().with_disconnect(has_gone));
+    let running = run_as(Arc::clone(&operation));
+    let new = document(-1, long(-1));
+    let (raw, level) = ([new.as_raw()], Level::Written);
+    let ended = (setup.database()).insert_piece(&operation, &namespace(), &raw, true, level);
+    drop(running);
+    assert_eq!(ended.map(|done| done.inserted).unwrap_err().code(), 11_601);
+    assert!(looks.load(Ordering::Relaxed) <= LOOKS + 1);
+    // Nothing of it was written, and nobody waits for its locks.
+    assert_eq!(setup.insert(&[new]), []);
+}
+
 #[test]
 fn a_rebuilt_index_is_as_it_was_and_a_converted_one_has_the_form_of_a_unique_one() {
     let mut setup = Setup::new(&doc! {});
@@ -360,19 +387,19 @@ fn a_rebuilt_index_is_as_it_was_and_a_converted_one_has_the_form_of_a_unique_one
             .collect()
     };
     let old = idents(database);
-    let next = std::sync::atomic::AtomicI32::new(3000);
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let next = AtomicI32::new(3000);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            while !is_over.load(Ordering::Relaxed) {
+                let id = next.fetch_add(1, Ordering::Relaxed);
                 assert_eq!(setup.insert(&[document(id, id)]), []);
                 let taken = setup.insert(&[document(-1, id)]);
                 assert_eq!(taken, [(0, DUPLICATE)]);
             }
         });
         let rebuilt = database.rebuild_indexes(&namespace(), &operation, level);
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         rebuilt.unwrap();
     });
