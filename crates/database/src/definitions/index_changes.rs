@@ -1,7 +1,5 @@
 //! The indexes that a collection lists, how often each was read by, and their changes: dropped, hidden, made to expire.
 
-use std::sync::Arc;
-
 use quarry_bson::{Document, RawDocument, RawValue, Value};
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
@@ -164,16 +162,15 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<IndexChange> {
-        let looked_through = match change.unique {
-            true => Some(self.look_for_shared_keys(namespace, which, operation)?),
-            false => None,
+        let (ddl, held) = match change.unique {
+            true => self.hold_without_shared_keys(namespace, which, operation)?,
+            false => self.holds().lock_collection(namespace, operation)?,
         };
         let (ddl, held) = self.holds().lock_collection(namespace, operation)?;
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
         collection.refuse_view()?;
-        self.look_again(looked_through, &collection, which, operation)?;
         let index_catalog = self.catalog().index_catalog(&collection)?;
         let chosen = index_to_modify(&collection, &index_catalog.indexes, which, &change)?;
         let Some(chosen) = chosen else {
@@ -211,23 +208,6 @@ impl Definitions {
         drop((hold, ddl));
         self.commits().settle(Some(lsn), level)?;
         Ok(was)
-    }
-
-    /// Looks through an index again that is to become unique, where the collection is no longer what it was. It is held exclusively.
-    fn look_again(
-        &self,
-        looked_through: Option<Arc<Collection>>,
-        collection: &Arc<Collection>,
-        which: RawValue<'_>,
-        operation: &Operation,
-    ) -> Result<()> {
-        match looked_through {
-            Some(then) if !Arc::ptr_eq(&then, collection) => {
-                let snapshot = self.reads().snapshot()?;
-                self.refuse_shared_keys(collection, which, &snapshot, operation)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Refuses to let an index refuse shared keys that could not be made so.
