@@ -68,6 +68,7 @@ pub use definitions::database_stats::DbStats;
 pub use definitions::index_changes::{IndexUse, clustered_index};
 pub use definitions::known_index::IndexesCreated;
 pub use definitions::listing::ExpiringIndex;
+pub use definitions::replacement::Temporary;
 pub use error::{DuplicateKey, Error, Result, SharedKeys};
 pub use error_code::ErrorCode;
 pub use events::change_event::{ChangeBody, ChangeEvent, DocumentChange};

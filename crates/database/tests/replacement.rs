@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, doc};
-use quarry_database::{Database, Level, Namespace, Operation, Options};
+use quarry_database::{Database, Level, Namespace, Operation, Options, Temporary};
 use quarry_journal::SimulatedFiles;
 use quarry_storage::{Engine, Memory};
 
@@ -63,11 +63,11 @@ fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
     let temporary = database
         .create_temporary("db", options.as_raw(), &operation)
         .unwrap();
-    let made = database.definition(&temporary).unwrap().unwrap();
+    let made = database.definition(&temporary.namespace).unwrap().unwrap();
     assert!(made.options.get("changeStreamPreAndPostImages").is_some());
-    index(&database, &temporary, "a");
-    insert(&database, &temporary, &doc! { "_id": 1, "a": 1 });
-    let replace = |temporary: &Namespace, expected| {
+    index(&database, &temporary.namespace, "a");
+    insert(&database, &temporary.namespace, &doc! { "_id": 1, "a": 1 });
+    let replace = |temporary: &Temporary, expected| {
         let level = Level::Written;
         database.replace_collection(temporary, &namespace(), expected, &operation, level)
     };
@@ -95,6 +95,46 @@ fn a_replacement_takes_name_and_options_and_the_old_one_goes() {
     assert_eq!(replace(&temporary, None).unwrap_err().code(), 125);
     let collection = database.collection(&namespace()).unwrap().unwrap();
     assert_eq!(database.count(&collection).unwrap(), 1);
+}
+
+/// A collection is meant by its ident, and not by its name.
+#[test]
+fn a_temporary_collection_that_was_dropped_replaces_nothing() {
+    for makes_another in [false, true] {
+        let database = Database::open_in_memory().unwrap();
+        let (operation, level) = (Operation::default(), Level::Written);
+        insert(&database, &namespace(), &doc! { "_id": 1 });
+        let expected = database.definition(&namespace()).unwrap();
+        let temporary = database.create_temporary("db", EMPTY, &operation).unwrap();
+        let name = &temporary.namespace;
+        let document = doc! { "_id": 2 };
+        let fill = || {
+            let documents = [document.as_raw()];
+            let filled =
+                database.insert_piece_into(&operation, &temporary, &documents, true, level);
+            filled.map(|inserted| inserted.inserted)
+        };
+        assert_eq!(fill().unwrap(), 1);
+        let dropped = database.drop_collection(name, &operation, level);
+        assert!(dropped.unwrap().is_some());
+        if makes_another {
+            insert(&database, name, &doc! { "_id": "another" });
+        }
+        assert_eq!(fill().unwrap_err().code(), 175);
+        let replaced = database.replace_collection(
+            &temporary,
+            &namespace(),
+            expected.as_ref(),
+            &operation,
+            level,
+        );
+        assert_eq!(replaced.unwrap_err().code(), 175);
+        let collection = database.collection(&namespace()).unwrap().unwrap();
+        assert_eq!(database.count(&collection).unwrap(), 1);
+        database.drop_temporary(&temporary).unwrap();
+        let another = database.collection(name).unwrap();
+        assert_eq!(another.is_some(), makes_another);
+    }
 }
 
 #[test]
@@ -130,7 +170,7 @@ fn a_crash_leaves_no_temporary_collection_and_takes_no_other_of_such_a_name() {
         );
         std::thread::yield_now();
     }
-    let mut wanted = ["c", own.collection(), younger.collection()];
+    let mut wanted = ["c", own.collection(), younger.namespace.collection()];
     wanted.sort_unstable();
     assert_eq!(names(&database), wanted);
 }

@@ -14,10 +14,11 @@ use quarry_storage::KeyRange;
 use super::Database;
 use crate::catalog::collection::{CLUSTERED_INDEX, Capped, Collection};
 use crate::definitions::changes::not_found;
+use crate::definitions::replacement::Temporary;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::keyspace::namespace::Namespace;
-use crate::operation::{Operation, run_unbound};
+use crate::operation::Operation;
 use crate::snapshot::collection_snapshot::CollectionSnapshot;
 
 /// The documents, and the bytes, that are inserted with one call. They make no large batch, which would wait for its turn under the hold.
@@ -52,10 +53,10 @@ impl CappedCopies<'_> {
                 let message = format!("collection options of {namespace} changed meanwhile");
                 return Err(Error::invalid(ErrorCode::COMMAND_FAILED, message));
             }
-            self.copy_last(namespace, temporary, operation)?;
+            self.copy_last(namespace, &temporary.namespace, operation)?;
             self.0
                 .definitions
-                .take_place(temporary, &collection, operation)
+                .take_place(&temporary.namespace, &collection, operation)
         })
         .and_then(|lsn| self.0.commits.settle(Some(lsn), level))
     }
@@ -80,7 +81,7 @@ impl CappedCopies<'_> {
             )));
         }
         self.through_temporary(to, &options, operation, |temporary| {
-            self.copy_last(from, temporary, operation)?;
+            self.copy_last(from, &temporary.namespace, operation)?;
             (self.0.definitions).replace_collection(temporary, to, None, operation, level)
         })
     }
@@ -91,7 +92,7 @@ impl CappedCopies<'_> {
         target: &Namespace,
         options: &Document,
         operation: &Operation,
-        work: impl FnOnce(&Namespace) -> Result<T>,
+        work: impl FnOnce(&Temporary) -> Result<T>,
     ) -> Result<T> {
         let options = options.as_raw();
         let temporary =
@@ -100,9 +101,8 @@ impl CappedCopies<'_> {
         operation.bypass_validation();
         let done = work(&temporary);
         if done.is_err() {
-            // The operation may have been killed, and the collection goes all the same. After the next start it would.
-            let unbound = Operation::default();
-            let _ = run_unbound(|| self.0.drop_collection(&temporary, &unbound, Level::Written));
+            // After the next start it would go, too.
+            let _ = self.0.drop_temporary(&temporary);
         }
         done
     }

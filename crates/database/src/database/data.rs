@@ -12,6 +12,7 @@ use super::{Database, PinnedFigures, PinnedSnapshot};
 use crate::catalog::collection::Collection;
 use crate::commit::late_writes::ReplyFirst;
 use crate::commit::watches::CommitWatch;
+use crate::definitions::replacement::Temporary;
 use crate::error::Result;
 use crate::events::change_reader::{ChangeReader, ChangeScope, ChangesFrom};
 use crate::keyspace::counts::Counts;
@@ -70,6 +71,21 @@ impl Database {
     ) -> Result<Inserted> {
         self.writer
             .insert_piece(operation, namespace, documents, ordered, level)
+    }
+
+    /// Like `insert_piece`, into a temporary collection, which is not made again where it has gone.
+    pub fn insert_piece_into(
+        &self,
+        operation: &Operation,
+        temporary: &Temporary,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+        level: Level,
+    ) -> Result<Inserted> {
+        let into = (&temporary.namespace, temporary.ident);
+        let inserted =
+            (self.writer).insert_piece_into(operation, into, documents, ordered, level)?;
+        inserted.ok_or_else(|| temporary.gone())
     }
 
     /// Changes or deletes the records of one collection that still stand under `record_keys`, as one piece. `level`

@@ -14,11 +14,12 @@ use crate::definitions::database_stats::DbStats;
 use crate::definitions::index_changes::IndexUse;
 use crate::definitions::known_index::IndexesCreated;
 use crate::definitions::listing::{self, ExpiringIndex};
+use crate::definitions::replacement::Temporary;
 use crate::error::Result;
 use crate::index::definition::IndexChange;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
-use crate::operation::Operation;
+use crate::operation::{Operation, run_unbound};
 
 impl Database {
     /// Creates a collection; the same options again are no error.
@@ -94,16 +95,22 @@ impl Database {
         database: &str,
         options: RawDocument<'_>,
         operation: &Operation,
-    ) -> Result<Namespace> {
+    ) -> Result<Temporary> {
         self.definitions
             .create_temporary(database, options, operation)
     }
 
+    /// Drops a temporary collection, if it is still there. An operation that was ended does so, too.
+    pub fn drop_temporary(&self, temporary: &Temporary) -> Result<()> {
+        let unbound = Operation::default();
+        run_unbound(|| self.definitions.drop_if_temporary(temporary, &unbound))
+    }
+
     /// Has a temporary collection take the place of another at once, with its options. Fails where that one is no longer as
-    /// `expected` says; None says that there is none.
+    /// `expected` says, and where the temporary one has gone; None says that there is none to replace.
     pub fn replace_collection(
         &self,
-        temporary: &Namespace,
+        temporary: &Temporary,
         target: &Namespace,
         expected: Option<&CollectionDefinition>,
         operation: &Operation,

@@ -21,11 +21,11 @@ use crate::commit::definition_event::{DefinitionEvent, DefinitionKind};
 use crate::commit::payload::{ALLOCATED, CATALOG, Header, now_ms};
 use crate::definitions::builds::stage_mark;
 use crate::definitions::index_changes::{id_spec, stage_index_drop};
-use crate::definitions::replacement::TEMPORARY;
+use crate::definitions::replacement::{TEMPORARY, Temporary};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::index::definition::Index;
-use crate::keyspace::ident::new_uuid;
+use crate::keyspace::ident::{Ident, new_uuid};
 use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::operation::Operation;
@@ -45,8 +45,28 @@ pub(super) enum RenameTarget<'t> {
     Free,
     /// The collection that has it is dropped.
     Any,
-    /// The collection that has it is dropped, and has this definition; None where no collection has it. The renamed collection takes the options over.
-    As(Option<&'t CollectionDefinition>),
+    /// The collection that has it is dropped, and has this definition; None where no collection has it. The renamed collection is this
+    /// temporary one, and takes the options over.
+    As(&'t Temporary, Option<&'t CollectionDefinition>),
+}
+
+impl RenameTarget<'_> {
+    /// Whether the collection is the one that is to get the name.
+    fn may_be_of(self, source: &Collection) -> bool {
+        match self {
+            RenameTarget::Free | RenameTarget::Any => true,
+            RenameTarget::As(temporary, _) => source.ident == temporary.ident,
+        }
+    }
+
+    fn no_source(self, from: &Namespace) -> Error {
+        match self {
+            RenameTarget::As(temporary, _) => temporary.gone(),
+            RenameTarget::Free | RenameTarget::Any => {
+                Error::NamespaceNotFound(format!("source namespace `{from}` does not exist"))
+            }
+        }
+    }
 }
 
 /// Who changes definitions. It can hold collections and commit, and can take no lock of a record.
@@ -154,7 +174,7 @@ impl Definitions {
         operation: &Operation,
         level: Level,
     ) -> Result<Option<Dropped>> {
-        let (dropped, lsn) = self.drop_unsettled(namespace, operation)?.unzip();
+        let (dropped, lsn) = self.drop_unsettled(namespace, None, operation)?.unzip();
         self.commits.settle(lsn, level)?;
         Ok(dropped)
     }
@@ -197,11 +217,9 @@ impl Definitions {
             self.clean_database(to.database(), operation)?;
         }
         let name = (self.holds.holds()).exclusive_name(to.as_str(), operation)?;
-        let Some((source, hold)) = self.holds.hold_exclusive(from, operation)? else {
-            return Err(Error::NamespaceNotFound(format!(
-                "source namespace `{from}` does not exist"
-            )));
-        };
+        let held = self.holds.hold_exclusive(from, operation)?;
+        let held = held.filter(|(source, _)| target.may_be_of(source));
+        let (source, hold) = held.ok_or_else(|| target.no_source(from))?;
         source.refuse_view()?;
         refuse_renamed_series(&source, to, target)?;
         let replaced = self.holds.hold_exclusive(to, operation)?;
@@ -213,7 +231,7 @@ impl Definitions {
     }
 
     /// Commits the entry of a collection under another name, in place of what has that name. The caller holds both exclusively, behind
-    /// the DDL mutex.
+    /// the DDL mutex or with a hold of their database.
     pub(super) fn put_in_place(
         &self,
         source: &Collection,
@@ -265,7 +283,7 @@ impl Definitions {
                 "target namespace `{to}` exists"
             ))),
             RenameTarget::Free | RenameTarget::Any => Ok(source.entry.clone()),
-            RenameTarget::As(expected) => {
+            RenameTarget::As(_, expected) => {
                 self.check_unchanged(to, existing, expected)?;
                 let options = match expected {
                     Some(known) => known.options.clone(),
@@ -383,13 +401,16 @@ impl Definitions {
         Ok(new_entry(ident, new_uuid(), options, &indexes))
     }
 
-    fn drop_unsettled(
+    /// Drops the collection, if it is the one that is expected.
+    pub(super) fn drop_unsettled(
         &self,
         namespace: &Namespace,
+        expected: Option<Ident>,
         operation: &Operation,
     ) -> Result<Option<(Dropped, u64)>> {
         let (_ddl, held) = self.holds.lock_collection(namespace, operation)?;
-        let Some((collection, _hold)) = held else {
+        let is_meant = |held: &Collection| expected.is_none_or(|expected| held.ident == expected);
+        let Some((collection, _hold)) = held.filter(|(held, _)| is_meant(held)) else {
             return Ok(None);
         };
         let mut batch = WriteBatch::new();
@@ -491,7 +512,7 @@ fn refuse_renamed_series(
 ) -> Result<()> {
     match (&source.series, target) {
         (None, _) => Ok(()),
-        (Some(_), RenameTarget::As(_)) => check_name(to),
+        (Some(_), RenameTarget::As(..)) => check_name(to),
         (Some(_), _) => Err(Error::invalid(
             ErrorCode::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("cannot rename view: {}", source.namespace),

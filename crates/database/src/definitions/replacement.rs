@@ -2,7 +2,8 @@
 //!
 //! Keeps true: readers see what was there before, or all of what takes its place. The replacement has the options and
 //! the indexes of what it replaces; where those have changed meanwhile nothing is replaced. A temporary collection has the
-//! option `temp`, so that what a crash leaves of one is told from a client's own and dropped after the next start.
+//! option `temp`, so that what a crash leaves of one is told from a client's own and dropped after the next start. A client that drops
+//! one, and makes another collection under its name even, has its filling end with an error: a collection is meant by its ident.
 
 use quarry_bson::RawDocument;
 use quarry_journal::Level;
@@ -21,6 +22,23 @@ use crate::operation::Operation;
 pub(super) const TEMPORARY: &str = "temp";
 /// The beginning of the names of temporary collections, as MongoDB's `$out` gives them.
 const PREFIX: &str = "tmp.agg_out.";
+
+/// A collection under a temporary name. One that somebody else makes under that name later is not it.
+#[derive(Debug, Clone)]
+pub struct Temporary {
+    /// The name.
+    pub namespace: Namespace,
+    /// The collection.
+    pub ident: Ident,
+}
+
+impl Temporary {
+    /// The error of one that is no longer there.
+    pub(crate) fn gone(&self) -> Error {
+        let name = &self.namespace;
+        Error::QueryPlanKilled(format!("collection {name} was dropped while it was filled"))
+    }
+}
 
 impl Definitions {
     /// The definition of the collection that the name means, if there is one.
@@ -74,31 +92,38 @@ impl Definitions {
         database: &str,
         options: RawDocument<'_>,
         operation: &Operation,
-    ) -> Result<Namespace> {
+    ) -> Result<Temporary> {
         let uuid = new_uuid().map(|byte| format!("{byte:02x}")).concat();
         let namespace = Namespace::new(database, &format!("{PREFIX}{uuid}"))?;
         let mut options = options.to_owned_document();
         options.append(TEMPORARY, true);
         self.create_collection(&namespace, options.as_raw(), operation, Level::Written)?;
-        Ok(namespace)
+        let ident = self.existing(&namespace)?.ident;
+        Ok(Temporary { namespace, ident })
+    }
+
+    /// Drops a temporary collection, if it is still there.
+    pub(crate) fn drop_if_temporary(
+        &self,
+        temporary: &Temporary,
+        operation: &Operation,
+    ) -> Result<()> {
+        let Temporary { namespace, ident } = temporary;
+        self.drop_unsettled(namespace, Some(*ident), operation)
+            .map(drop)
     }
 
     /// Gives a temporary collection its name, in place of the collection that has it, which must still be as `expected` says.
     pub fn replace_collection(
         &self,
-        temporary: &Namespace,
+        temporary: &Temporary,
         target: &Namespace,
         expected: Option<&CollectionDefinition>,
         operation: &Operation,
         level: Level,
     ) -> Result<()> {
-        self.rename(
-            temporary,
-            target,
-            RenameTarget::As(expected),
-            operation,
-            level,
-        )?;
+        let to = RenameTarget::As(temporary, expected);
+        self.rename(&temporary.namespace, target, to, operation, level)?;
         self.tell_made(target);
         Ok(())
     }

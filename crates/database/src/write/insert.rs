@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::index::found_fields::Found;
 use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::keys::Target;
+use crate::keyspace::ident::Ident;
 use crate::keyspace::key_hash::key_hash;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::WriteLocks;
@@ -52,9 +53,74 @@ impl Writer {
     ) -> Result<Inserted> {
         let mut unit = Unit::of_one_piece(&self.parts.locks);
         let (collection, turn) = self.hold_to_insert(&mut unit, namespace, documents, operation)?;
-        let index_catalog = self.parts.catalog.index_catalog(&collection)?;
-        let mut insert = InsertPiece::new(self, &collection, index_catalog, documents, ordered);
-        insert.prepare(&mut unit, operation)?;
+        self.insert_held(
+            (&mut unit, turn),
+            operation,
+            &collection,
+            documents,
+            ordered,
+            level,
+        )
+    }
+
+    /// Like `insert_piece`, into the collection with this ident alone: none where it is no longer what the name means.
+    pub fn insert_piece_into(
+        &self,
+        operation: &Operation,
+        (namespace, expected): (&Namespace, Ident),
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+        level: Level,
+    ) -> Result<Option<Inserted>> {
+        let mut unit = Unit::of_one_piece(&self.parts.locks);
+        let held = self.hold_existing(&mut unit, namespace, documents, operation)?;
+        let Some((collection, turn)) = held.filter(|(held, _)| held.ident == expected) else {
+            return Ok(None);
+        };
+        self.insert_held(
+            (&mut unit, turn),
+            operation,
+            &collection,
+            documents,
+            ordered,
+            level,
+        )
+        .map(Some)
+    }
+
+    /// Like `insert_piece`, into a collection that the caller holds exclusively.
+    pub fn insert_under_hold(
+        &self,
+        operation: &Operation,
+        collection: &Arc<Collection>,
+        documents: &[RawDocument<'_>],
+        level: Level,
+    ) -> Result<Inserted> {
+        let mut unit = Unit::of_one_piece(&self.parts.locks);
+        self.insert_held(
+            (&mut unit, None),
+            operation,
+            collection,
+            documents,
+            true,
+            level,
+        )
+    }
+
+    /// The insert into a collection that is held, with its turn among large batches if it has one already.
+    #[inline]
+    fn insert_held(
+        &self,
+        (unit, turn): (&mut Unit<&WriteLocks>, Option<Admitted<'_>>),
+        operation: &Operation,
+        collection: &Arc<Collection>,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+        level: Level,
+    ) -> Result<Inserted> {
+        let index_catalog = self.parts.catalog.index_catalog(collection)?;
+        let mut insert = InsertPiece::new(self, collection, index_catalog, documents, ordered);
+        insert.prepare(unit, operation)?;
         let large = insert.bytes_len();
         let admitted = match collection.capped.is_none() {
             true => self.admit(large, operation)?,
@@ -64,15 +130,15 @@ impl Writer {
         let mut piece = insert.stage();
         let inserted = piece.documents.unsigned_abs();
         if let Some(capped) = collection.capped {
-            self.trim_capped(&collection, index_catalog, capped, &mut piece)?;
+            self.trim_capped(collection, index_catalog, capped, &mut piece)?;
         }
-        let until = self.until(&collection, documents.len(), large);
+        let until = self.until(collection, documents.len(), large);
         let cut = insert.first_cut();
         let went_in = |position: usize| position < cut && !insert.failed[position];
         let recorded = operation.retryable().map_or(Recorded::Nothing, |write| {
             Recorded::Documents(write, &went_in)
         });
-        let mut lsn = self.commit_piece(level, &collection, piece, until, recorded)?;
+        let mut lsn = self.commit_piece(level, collection, piece, until, recorded)?;
         let taken = insert.end;
         let errors = insert.into_errors();
         if let Some(lsn) = lsn {
@@ -80,7 +146,7 @@ impl Writer {
         }
         drop(admitted);
         if let Some(capped) = collection.capped {
-            let trimmed = self.trim_again(&collection, index_catalog, capped, level)?;
+            let trimmed = self.trim_again(collection, index_catalog, capped, level)?;
             lsn = trimmed.or(lsn);
         }
         Ok(Inserted {
@@ -163,15 +229,27 @@ impl Writer {
         documents: &[RawDocument<'_>],
         operation: &Operation,
     ) -> Result<(Arc<Collection>, Option<Admitted<'w>>)> {
+        loop {
+            if let Some(held) = self.hold_existing(unit, namespace, documents, operation)? {
+                return Ok(held);
+            }
+            let definitions = &self.parts.definitions;
+            drop(definitions.collection_or_create(namespace, operation)?);
+        }
+    }
+
+    /// Like `hold_to_insert`; none where there is no collection.
+    fn hold_existing<'w>(
+        &'w self,
+        unit: &mut Unit<&'w WriteLocks>,
+        namespace: &Namespace,
+        documents: &[RawDocument<'_>],
+        operation: &Operation,
+    ) -> Result<Option<(Arc<Collection>, Option<Admitted<'w>>)>> {
         let holds = &self.parts.locks.holds;
         loop {
             let Some(collection) = self.parts.catalog.get(namespace)? else {
-                drop(
-                    self.parts
-                        .definitions
-                        .collection_or_create(namespace, operation)?,
-                );
-                continue;
+                return Ok(None);
             };
             collection.refuse_view()?;
             let (hold, turn) = if collection.capped.is_none() {
@@ -182,7 +260,7 @@ impl Writer {
             };
             if self.parts.catalog.is_current(&collection)? {
                 unit.locks.keep(hold);
-                return Ok((collection, turn));
+                return Ok(Some((collection, turn)));
             }
         }
     }

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use quarry_bson::{DOCUMENT_BYTES_MAX, DocumentBuilder, ObjectId, RawDocument, STORED_DEPTH_MAX};
 use quarry_database::{
-    Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope, StatementKind,
+    Inserted, Level, Namespace, Operation, PIECE_BYTES_MAX, PIECE_DOCUMENTS_MAX, Scope,
+    StatementKind, Temporary,
 };
 use smallvec::SmallVec;
 
@@ -32,6 +33,7 @@ pub fn insert(
         is_ordered: request.is_ordered,
         keeps_empty_timestamps: request.keeps_empty_timestamps,
         may_be_too_deep: request.may_be_too_deep,
+        into: request.into,
         statements: recorded::named(operation, StatementKind::Insert),
         outcome: InsertOutcome::default(),
         lsn: None,
@@ -54,6 +56,7 @@ struct Insertion<'i> {
     is_ordered: bool,
     keeps_empty_timestamps: bool,
     may_be_too_deep: bool,
+    into: Option<&'i Temporary>,
     /// The statement that each document is, where they are recorded; empty otherwise.
     statements: Statements,
     outcome: InsertOutcome,
@@ -139,14 +142,7 @@ impl Insertion<'_> {
             let named = positions.iter().map(|&position| self.statements[position]);
             write.name_statements(named);
         }
-        let inserted = self.scope.insert_piece(
-            self.operation,
-            self.namespace,
-            &documents,
-            self.is_ordered,
-            self.level,
-        );
-        let inserted = match inserted {
+        let inserted = match self.insert_piece(&documents) {
             Ok(inserted) => inserted,
             // In a transaction such an error ends all of it, and none of its documents stay.
             Err(error)
@@ -173,6 +169,20 @@ impl Insertion<'_> {
             .errors
             .extend(errors.map(|(at, error)| (positions[at], error.into())));
         Ok((inserted.taken, goes_on))
+    }
+
+    fn insert_piece(&self, documents: &[RawDocument<'_>]) -> quarry_database::Result<Inserted> {
+        let (operation, is_ordered, level) = (self.operation, self.is_ordered, self.level);
+        match self.into {
+            None => {
+                let scope = self.scope;
+                scope.insert_piece(operation, self.namespace, documents, is_ordered, level)
+            }
+            Some(into) => {
+                let database = self.scope.outside_transactions()?;
+                database.insert_piece_into(operation, into, documents, is_ordered, level)
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests as commands read them from the wire, not yet parsed further, and the answers to them.
 
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
-use quarry_database::{Level, Namespace};
+use quarry_database::{Level, Namespace, Temporary};
 
 use crate::error::Error;
 use crate::expression::ExpressionContext;
@@ -125,6 +125,8 @@ pub struct InsertRequest<'a> {
     pub keeps_empty_timestamps: bool,
     /// A document may nest deeper than what is stored; false where validation has shown that none does.
     pub may_be_too_deep: bool,
+    /// The temporary collection that the name means, where it shall mean no other one.
+    pub into: Option<&'a Temporary>,
 }
 
 /// One statement of an update.
@@ -240,6 +242,7 @@ impl<'a> InsertRequest<'a> {
             is_ordered: true,
             keeps_empty_timestamps: false,
             may_be_too_deep: true,
+            into: None,
         }
     }
 }

@@ -8,7 +8,7 @@
 use quarry_bson::{Document, DocumentBuilder, ObjectId, RawDocument, RawValue, Value, doc};
 use quarry_database::{
     COLLATION, CollectionDefinition, Error as DatabaseError, Level, Namespace, Operation, Scope,
-    TIME_SERIES, complete_time_series,
+    TIME_SERIES, Temporary, complete_time_series,
 };
 
 use super::executor::Executor;
@@ -113,22 +113,22 @@ impl ResultWriter<'_> {
             Ok(())
         });
         if done.is_err() {
-            // The operation may have been killed, and the collection goes all the same. After the next start it would.
-            let _ = database.drop_collection(&temporary, &Operation::default(), Level::Written);
+            // After the next start it would go, too.
+            let _ = database.drop_temporary(&temporary);
         }
         done
     }
 
-    /// Fills an empty collection that nobody else knows.
+    /// Fills an empty collection that nobody else means.
     fn fill(
         &self,
-        namespace: &Namespace,
+        temporary: &Temporary,
         indexes: Option<&[quarry_bson::Document]>,
         mut documents: Executor,
     ) -> Result<()> {
         if let Some(indexes) = indexes.filter(|indexes| !indexes.is_empty()) {
             let (scope, operation) = (self.scope, self.operation);
-            scope.create_indexes(namespace, indexes, operation, Level::Written)?;
+            scope.create_indexes(&temporary.namespace, indexes, operation, Level::Written)?;
         }
         let (mut batch, mut bytes) = (Batch::default(), Vec::new());
         loop {
@@ -139,7 +139,8 @@ impl ResultWriter<'_> {
             }
             if batch.is_full() || !more {
                 let full = std::mem::take(&mut batch);
-                if let Some((_, error)) = self.insert(namespace, &full, true)?.into_iter().next() {
+                let refused = self.insert(&temporary.namespace, Some(temporary), &full, true)?;
+                if let Some((_, error)) = refused.into_iter().next() {
                     return Err(error);
                 }
             }
@@ -153,6 +154,7 @@ impl ResultWriter<'_> {
     fn insert(
         &self,
         namespace: &Namespace,
+        into: Option<&Temporary>,
         batch: &Batch,
         is_ordered: bool,
     ) -> Result<Vec<(usize, Error)>> {
@@ -165,6 +167,7 @@ impl ResultWriter<'_> {
         }
         let request = InsertRequest {
             is_ordered,
+            into,
             ..InsertRequest::new(namespace, &raw)
         };
         let outcome = insert(self.scope, self.operation, request, Level::Written)?;
@@ -353,7 +356,7 @@ impl Merging<'_> {
     /// batch, is merged.
     fn insert_batch(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        for (position, error) in self.writer.insert(&self.target, &batch, false)? {
+        for (position, error) in self.writer.insert(&self.target, None, &batch, false)? {
             let document = RawDocument::new(&batch.documents[position])?;
             self.merge_refused(document, error)?;
         }
@@ -380,7 +383,7 @@ impl Merging<'_> {
                 documents: vec![document.as_bytes().to_vec()],
                 held: Charge::default(),
             };
-            match self.writer.insert(&self.target, &alone, true)?.pop() {
+            match self.writer.insert(&self.target, None, &alone, true)?.pop() {
                 None => return Ok(()),
                 Some((_, again)) => error = again,
             }

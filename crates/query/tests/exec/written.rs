@@ -1,7 +1,9 @@
 //! Pipelines that write what comes of them: `$out` and `$merge`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use quarry_bson::{Document, RawDocument, doc, extjson};
-use quarry_database::{Level, Namespace};
+use quarry_database::{Level, Namespace, Operation};
 use quarry_query::Error;
 use quarry_query::exec::{self, AggregateRequest, Explained, InsertRequest, Over, Verbosity};
 
@@ -296,4 +298,60 @@ fn a_pipeline_that_writes_is_explained_and_not_run() {
     assert!(shown.contains(wanted), "{shown}");
     assert_eq!(explain(Verbosity::ExecutionStats).unwrap_err().code(), 72);
     assert_eq!(collections(&fixture), ["c"]);
+}
+
+/// Another client drops the temporary collection while it is filled, and makes one of its own under the name even.
+#[test]
+fn out_whose_temporary_collection_was_dropped_fails_and_leaves_the_target() {
+    for makes_another in [false, true] {
+        let fixture = with(&[r#"{"_id": 1}"#, r#"{"_id": 2}"#]);
+        let fixture: &'static Fixture = Box::leak(Box::new(fixture));
+        insert(fixture, &target(), &[r#"{"_id": 9}"#]);
+        unique(fixture, &target(), r#"{"key": {"a": 1}, "name": "a_1"}"#);
+        let before = fixture.database.list_indexes(&target()).unwrap();
+        let temporary = || {
+            let mut names = collections(fixture).into_iter();
+            names.find(|name| name.starts_with("tmp.agg_out."))
+        };
+        let is_done = AtomicBool::new(false);
+        let hook = Box::new(move || {
+            if let Some(name) = temporary()
+                && !is_done.swap(true, Ordering::Relaxed)
+            {
+                let (namespace, other) =
+                    (Namespace::new("db", &name).unwrap(), Operation::default());
+                let dropped = fixture
+                    .database
+                    .drop_collection(&namespace, &other, Level::Written);
+                assert!(dropped.unwrap().is_some());
+                if makes_another {
+                    insert(fixture, &namespace, &[r#"{"_id": "another"}"#]);
+                }
+            }
+            false
+        });
+        let operation = Operation::default().with_disconnect(hook);
+        let pipeline = json(r#"{"p": [{"$out": "target"}]}"#);
+        let stages = pipeline.as_raw().get_array("p").unwrap();
+        let request = AggregateRequest {
+            level: Level::Written,
+            ..AggregateRequest::new(Over::Collection(&fixture.namespace), stages)
+        };
+        let ended = exec::aggregate((&fixture.database).into(), &operation, request).map(drop);
+        let error = ended.unwrap_err();
+        assert_eq!(error.code(), 175, "{error}");
+        assert!(
+            error.message.contains("was dropped while it was filled"),
+            "{error}"
+        );
+        assert_eq!(all(fixture, &target()), [r#"{"_id":9}"#]);
+        assert_eq!(fixture.database.list_indexes(&target()).unwrap(), before);
+        // What the other client made is its own.
+        let left = temporary();
+        assert_eq!(left.is_some(), makes_another, "{left:?}");
+        if let Some(name) = left {
+            let namespace = Namespace::new("db", &name).unwrap();
+            assert_eq!(all(fixture, &namespace), [r#"{"_id":"another"}"#]);
+        }
+    }
 }

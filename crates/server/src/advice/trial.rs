@@ -52,11 +52,9 @@ pub fn try_index(
     let namespace = Namespace::new(NAMESPACE.0, NAMESPACE.1)?;
     scope.create_collection(&namespace, RawDocument::EMPTY, operation, Level::Written)?;
     let insert = InsertRequest {
-        namespace: &namespace,
-        documents: sample,
         is_ordered: true,
         keeps_empty_timestamps: true,
-        may_be_too_deep: true,
+        ..InsertRequest::new(&namespace, sample)
     };
     scope.insert(operation, insert, Level::Written)?;
     for index in indexes {
