@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use quarry_bson::{Document, RawDocument, doc};
 use quarry_database::{Database, KeyRange, Level, Namespace, Operation, Options};
@@ -293,4 +294,69 @@ fn a_crash_at_any_step_leaves_the_old_collection_or_the_new_one() {
         }
     }
     assert!(found[0] > 3, "{found:?}");
+}
+
+/// A copy may take long: definitions in the same database, and so in every other one, do not wait for it.
+#[test]
+fn definitions_beside_a_collection_that_is_converted_do_not_wait() {
+    for is_clone in [false, true] {
+        let database = Arc::new(Database::open_in_memory().unwrap());
+        let (namespace, level) = (named("db.c"), Level::Written);
+        let documents: Vec<Document> = (0..50).map(|id| doc! { "_id": id }).collect();
+        let raw: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
+        let free = Operation::default();
+        database
+            .insert_piece(&free, &namespace, &raw, true, level)
+            .unwrap();
+        let made = Arc::new(AtomicI32::new(0));
+        let (others, counted) = (Arc::clone(&database), Arc::clone(&made));
+        let operation = Operation::default().with_disconnect(Box::new(move || {
+            let number = counted.fetch_add(1, Ordering::Relaxed);
+            let limited = Operation::new(Some(Instant::now() + Duration::from_secs(10)));
+            let beside = named(&format!("db.beside{number}"));
+            others
+                .create_collection(&beside, RawDocument::EMPTY, &limited, level)
+                .unwrap();
+            false
+        }));
+        match is_clone {
+            false => database.convert_to_capped(&namespace, 4096, &operation, level),
+            true => {
+                database.clone_as_capped(&namespace, &named("db.copy"), 4096, &operation, level)
+            }
+        }
+        .unwrap();
+        assert!(made.load(Ordering::Relaxed) >= 50);
+    }
+}
+
+/// Another client that drops the copy while it is filled, or the database, waits for the copy, or has the work end with an error.
+#[test]
+fn a_copy_that_is_dropped_while_it_is_filled_loses_nothing() {
+    let database = Arc::new(Database::open_in_memory().unwrap());
+    let (namespace, level) = (named("db.c"), Level::Written);
+    let document = doc! { "_id": 1 };
+    let free = Operation::default();
+    database
+        .insert_piece(&free, &namespace, &[document.as_raw()], true, level)
+        .unwrap();
+    let others = Arc::clone(&database);
+    let operation = Operation::default().with_disconnect(Box::new(move || {
+        let listed = others.list_collections("db").unwrap();
+        let mut copies = listed.iter().map(|it| &it.namespace);
+        let copy = copies.find(|name| name.collection().starts_with("tmp."));
+        let soon = || Operation::new(Some(Instant::now() + Duration::from_millis(100)));
+        let dropped = others.drop_collection(copy.unwrap(), &soon(), level);
+        assert_eq!(dropped.unwrap_err().code(), 50, "the copy is held");
+        let dropped = others.drop_database("db", &soon(), level);
+        assert_eq!(dropped.unwrap_err().code(), 50, "the database is held");
+        false
+    }));
+    database
+        .convert_to_capped(&namespace, 4096, &operation, level)
+        .unwrap();
+    let converted = database.collection(&namespace).unwrap().unwrap();
+    assert!(converted.capped.is_some());
+    assert_eq!(database.count(&converted).unwrap(), 1);
+    assert_eq!(database.list_collections("db").unwrap().len(), 1);
 }

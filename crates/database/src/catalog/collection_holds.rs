@@ -110,6 +110,28 @@ impl CollectionHolds {
         }
     }
 
+    /// Two collections of one database with exclusive holds on them, for work that may take long: without the DDL mutex, which serves other
+    /// databases, too. No one holds the second and waits for the first with it, or the other way round: the second is waited for
+    /// with no hold, and then for a short time.
+    pub fn hold_both(
+        &self,
+        first: &Namespace,
+        second: &Namespace,
+        operation: &Operation,
+    ) -> Result<Option<(HeldCollection<'_>, HeldCollection<'_>)>> {
+        loop {
+            drop(self.hold_exclusive(second, operation)?);
+            let Some(first) = self.hold_exclusive(first, operation)? else {
+                return Ok(None);
+            };
+            let patience = Some(DDL_HOLD_WAIT);
+            if let Some(second) = self.hold_exclusive_within(second, operation, patience)? {
+                return Ok(second.map(|second| (first, second)));
+            }
+            operation.check()?;
+        }
+    }
+
     /// The DDL mutex of a collection's database, and the collection with an exclusive hold on it, if there is one.
     pub fn lock_collection(
         &self,

@@ -3,9 +3,12 @@
 //!
 //! Keeps true: readers, and whoever opens the database after a crash, find the old collection or the whole new one. The copy is filled
 //! as a temporary collection, which one commit puts in its place. While a collection is converted it is held exclusively, so that no
-//! write is lost; the DDL mutex is held as long, because it comes before that hold.
+//! write is lost, and so is the copy. The DDL mutex is not held, which would stop definitions in other collections and databases: whoever
+//! changes the definition of one of the two waits for its hold, and whoever drops the database for that of the database.
 //!
 //! Leaves out the indexes, but for that on `_id`, as MongoDB does.
+
+use std::sync::Arc;
 
 use quarry_bson::{Document, RawDocument};
 use quarry_journal::Level;
@@ -44,19 +47,22 @@ impl CappedCopies<'_> {
         let collection = collection.ok_or_else(|| not_found(namespace))?;
         let options = capped_options(&collection, size_bytes)?;
         self.through_temporary(namespace, &options, operation, |temporary| {
-            let (_ddl, held) = self.0.holds.lock_collection(namespace, operation)?;
-            let Some((collection, _hold)) = held else {
-                return Err(not_found(namespace));
-            };
+            let holds = &self.0.holds;
+            let database = namespace.database();
+            let _database = (holds.holds()).shared_database_within(database, operation, None)?;
+            let held = holds.hold_both(&temporary.namespace, namespace, operation)?;
+            let ((copy, _copy_hold), (collection, _hold)) =
+                held.ok_or_else(|| not_found(namespace))?;
+            if copy.ident != temporary.ident {
+                return Err(temporary.gone());
+            }
             self.refuse_builds(&collection)?;
             if capped_options(&collection, size_bytes)? != options {
                 let message = format!("collection options of {namespace} changed meanwhile");
                 return Err(Error::invalid(ErrorCode::COMMAND_FAILED, message));
             }
-            self.copy_last(namespace, &temporary.namespace, operation)?;
-            self.0
-                .definitions
-                .take_place(&temporary.namespace, &collection, operation)
+            self.copy_last(namespace, &copy, operation)?;
+            self.0.definitions.take_place(&copy, &collection, operation)
         })
         .and_then(|lsn| self.0.commits.settle(Some(lsn), level))
     }
@@ -81,7 +87,11 @@ impl CappedCopies<'_> {
             )));
         }
         self.through_temporary(to, &options, operation, |temporary| {
-            self.copy_last(from, &temporary.namespace, operation)?;
+            let held = (self.0.holds).hold_exclusive(&temporary.namespace, operation)?;
+            let held = held.filter(|(copy, _)| copy.ident == temporary.ident);
+            let (copy, hold) = held.ok_or_else(|| temporary.gone())?;
+            self.copy_last(from, &copy, operation)?;
+            drop(hold);
             (self.0.definitions).replace_collection(temporary, to, None, operation, level)
         })
     }
@@ -122,11 +132,15 @@ impl CappedCopies<'_> {
         }
     }
 
-    /// Copies the last documents of `from`, as many as have room, into a capped collection.
-    fn copy_last(&self, from: &Namespace, to: &Namespace, operation: &Operation) -> Result<()> {
+    /// Copies the last documents of `from`, as many as have room, into a capped collection that is held exclusively.
+    fn copy_last(
+        &self,
+        from: &Namespace,
+        to: &Arc<Collection>,
+        operation: &Operation,
+    ) -> Result<()> {
         let source = self.0.snapshot(from)?.ok_or_else(|| not_found(from))?;
-        let target = self.0.catalog.get(to)?.ok_or_else(|| not_found(to))?;
-        let bounds = target.capped.ok_or_else(|| gone(to))?;
+        let bounds = to.capped.expect("the copy was made with these options");
         let Some(first) = first_to_fit(&source, bounds, operation)? else {
             return Ok(());
         };
@@ -145,23 +159,23 @@ impl CappedCopies<'_> {
                 self.insert_all(to, &batch, operation)?;
                 batch.clear();
                 bytes = 0;
-                // Another client may have dropped it, and the insert made a plain one.
-                let filled = self.0.catalog.get(to)?;
-                if filled.is_none_or(|filled| filled.ident != target.ident) {
-                    return Err(gone(to));
-                }
             }
         }
         Ok(())
     }
 
-    fn insert_all(&self, to: &Namespace, batch: &[Vec<u8>], operation: &Operation) -> Result<()> {
+    fn insert_all(
+        &self,
+        to: &Arc<Collection>,
+        batch: &[Vec<u8>],
+        operation: &Operation,
+    ) -> Result<()> {
         let documents = batch.iter().map(|bytes| RawDocument::new(bytes));
         let documents = documents.collect::<Result<Vec<_>, _>>()?;
         let mut left = documents.as_slice();
         while !left.is_empty() {
-            let level = Level::Written;
-            let inserted = (self.0.writer).insert_piece(operation, to, left, true, level)?;
+            let inserted =
+                (self.0.writer).insert_under_hold(operation, to, left, Level::Written)?;
             if let Some((_, error)) = inserted.errors.into_iter().next() {
                 return Err(error);
             }
@@ -169,12 +183,6 @@ impl CappedCopies<'_> {
         }
         Ok(())
     }
-}
-
-fn gone(temporary: &Namespace) -> Error {
-    Error::QueryPlanKilled(format!(
-        "collection {temporary} was dropped while it was filled"
-    ))
 }
 
 /// The record from which on all have room in a capped collection; the last one has in any. None where there are no records.

@@ -9,7 +9,7 @@ use quarry_bson::RawDocument;
 use quarry_journal::Level;
 
 use crate::catalog::collection::{Collection, CollectionDefinition, new_entry};
-use crate::definitions::changes::{Definitions, RenameTarget, lasting, not_found};
+use crate::definitions::changes::{Definitions, RenameTarget, lasting};
 use crate::definitions::listing;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -128,22 +128,21 @@ impl Definitions {
         Ok(())
     }
 
-    /// Gives a temporary collection the name of another one, which goes and which the caller holds exclusively, behind the DDL mutex. It
-    /// keeps its own options.
+    /// Gives a temporary collection the name of another one, which goes. The caller holds both exclusively, and their database. The
+    /// temporary collection keeps its own options.
     pub(crate) fn take_place(
         &self,
-        temporary: &Namespace,
+        temporary: &Collection,
         replaced: &Collection,
         operation: &Operation,
     ) -> Result<u64> {
-        let held = self.holds().hold_exclusive(temporary, operation)?;
-        let (source, _hold) = held.ok_or_else(|| not_found(temporary))?;
-        let options = lasting(source.options());
-        let indexes = &self.catalog().index_catalog(&source)?.indexes;
+        let options = lasting(temporary.options());
+        let indexes = &self.catalog().index_catalog(temporary)?.indexes;
         let indexes: Vec<&Index> = indexes.iter().collect();
-        let entry = new_entry(source.ident, source.uuid, options.as_raw(), &indexes);
+        let (ident, uuid) = (temporary.ident, temporary.uuid);
+        let entry = new_entry(ident, uuid, options.as_raw(), &indexes);
         let to = &replaced.namespace;
-        self.put_in_place(&source, to, Some(replaced), entry, operation)
+        self.put_in_place(temporary, to, Some(replaced), entry, operation)
     }
 
     /// Drops the temporary collections with idents below this one: those that a crash has left.
