@@ -396,6 +396,14 @@ fn a_rebuilt_index_is_as_it_was_and_a_converted_one_has_the_form_of_a_unique_one
                 assert_eq!(setup.insert(&[document(id, id)]), []);
                 let taken = setup.insert(&[document(-1, id)]);
                 assert_eq!(taken, [(0, DUPLICATE)]);
+                // Nobody sees those that are built.
+                assert_eq!(database.list_indexes(&namespace()).unwrap(), before);
+                let stats = database.coll_stats(&namespace()).unwrap().unwrap();
+                let uses = database.index_accesses(&namespace()).unwrap();
+                assert_eq!(
+                    (stats.indexes.len(), uses.len()),
+                    (before.len(), before.len())
+                );
             }
         });
         let rebuilt = database.rebuild_indexes(&namespace(), &operation, level);

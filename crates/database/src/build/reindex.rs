@@ -1,7 +1,7 @@
 //! Builds the indexes of a collection anew, one after the other, while writes go on (reIndex).
 //!
-//! A new index is built beside the old one, under a name of its own, and takes the place of it with the commit that finishes it. A
-//! failure or a crash leaves the old one, and what there is of the new one is dropped as any build that was cut off.
+//! A new index is built beside the old one, under a name of its own that is shown to nobody, and takes the place of it with the commit that
+//! finishes it. A failure or a crash leaves the old one, and what there is of the new one is dropped as any build that was cut off.
 
 use quarry_journal::Level;
 use quarry_storage::WriteBatch;
@@ -81,7 +81,7 @@ impl IndexBuilder {
         else {
             return Ok(None);
         };
-        let mut name = format!("reIndex of {}", index.name);
+        let mut name = index.working_name();
         while indexes.iter().any(|index| *index.name == *name) {
             name.push('+');
         }

@@ -405,6 +405,12 @@ impl Collection {
 }
 
 impl IndexCatalog {
+    /// The indexes that are shown: all but those that are built to take the place of others (`reindex`).
+    pub fn shown(&self) -> impl Iterator<Item = &Index> {
+        let indexes = self.indexes.iter();
+        indexes.filter(|index| !index.is_working_copy(&self.indexes))
+    }
+
     /// The index of that name; the `_id` index of a clustered collection has no entry here.
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| &*index.name == name)

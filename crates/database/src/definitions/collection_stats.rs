@@ -91,7 +91,7 @@ impl Sizes {
                 is_building: false,
             });
         }
-        for index in &self.catalog.index_catalog(collection)?.indexes {
+        for index in self.catalog.index_catalog(collection)?.shown() {
             let bytes = self.size_of(index.ident)?;
             indexes.push(IndexStats {
                 name: index.name.to_string(),

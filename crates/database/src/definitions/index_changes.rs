@@ -59,7 +59,7 @@ impl Definitions {
                 None => id_spec(),
             });
         }
-        specs.extend(index_catalog.indexes.iter().map(|index| index.spec.clone()));
+        specs.extend(index_catalog.shown().map(|index| index.spec.clone()));
         Ok(specs)
     }
 
@@ -78,7 +78,7 @@ impl Definitions {
         if collection.is_clustered() && !collection.options().contains(CLUSTERED_INDEX) {
             uses.push(IndexUse::of(id_spec(), false, by_id));
         }
-        for index in &index_catalog.indexes {
+        for index in index_catalog.shown() {
             let counter = index.accesses.as_deref();
             uses.push(IndexUse::of(index.spec.clone(), index.building, counter));
         }
@@ -166,7 +166,6 @@ impl Definitions {
             true => self.hold_without_shared_keys(namespace, which, operation)?,
             false => self.holds().lock_collection(namespace, operation)?,
         };
-        let (ddl, held) = self.holds().lock_collection(namespace, operation)?;
         let Some((collection, hold)) = held else {
             return Err(not_found(namespace));
         };
@@ -184,7 +183,6 @@ impl Definitions {
             self.commits().settle(None, level)?;
             return Ok(was);
         }
-        let none = IndexChange::default();
         let mut indexes = Vec::with_capacity(index_catalog.indexes.len());
         for index in &index_catalog.indexes {
             indexes.push(match index.ident == chosen.ident {

@@ -57,6 +57,8 @@ pub struct KeyField {
 pub const WILDCARD: &str = "wildcard";
 /// The kind of the indexes of words, of which a collection has one at most.
 pub const TEXT: &str = "text";
+/// How the name of an index begins that is built in place of another one.
+const WORKING: &str = "reIndex of ";
 /// The last component of a wildcard field.
 const EVERY_PATH: &str = "$**";
 
@@ -370,6 +372,21 @@ impl Index {
         copy.unique_entries = self.unique_entries;
         copy.sort_keys.clone_from(&self.sort_keys);
         Ok(copy)
+    }
+
+    /// The name under which it is built anew, and nobody sees it.
+    pub(crate) fn working_name(&self) -> String {
+        format!("{WORKING}{}", self.name)
+    }
+
+    /// Whether it is built to take the place of one of these indexes.
+    pub(crate) fn is_working_copy(&self, of: &[Index]) -> bool {
+        let name = self.name.strip_prefix(WORKING).filter(|_| self.building);
+        let name = name.map(|name| name.trim_end_matches('+'));
+        name.is_some_and(|name| {
+            of.iter()
+                .any(|index| name == index.name.trim_end_matches('+'))
+        })
     }
 
     /// Whether its sort keys are of another version than those that are made now, so that nothing is found by it.
