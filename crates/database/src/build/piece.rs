@@ -29,8 +29,8 @@ use crate::keyspace::layout;
 use crate::keyspace::namespace::Namespace;
 use crate::locks::recent_changes::OpenSnapshot;
 use crate::write::WriteParts;
+use crate::write::latest::Latest;
 use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
-use crate::write::unit::Latest;
 
 /// A piece ends behind the document that fills it, whatever else its bounds are.
 const DOCUMENT_BYTES: usize = 4 * 1024 * 1024;

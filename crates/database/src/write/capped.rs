@@ -8,7 +8,7 @@ use quarry_storage::KeyRange;
 
 use super::Writer;
 use super::duplicate::owns_entry;
-use super::unit::Piece;
+use super::piece::Piece;
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::commit::payload::ChangeKind;
 use crate::error::Result;

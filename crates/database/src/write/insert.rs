@@ -10,8 +10,10 @@ use quarry_timing::Phase;
 use smallvec::SmallVec;
 
 use super::duplicate::duplicate_id;
+use super::latest::Latest;
+use super::piece::Piece;
 use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
-use super::unit::{Latest, Piece, Unit, WriteUnit};
+use super::unit::{Unit, WriteUnit};
 use super::{PIECE_ENTRIES_MAX, Recorded, Writer};
 use crate::catalog::collection::{Capped, Collection, IndexCatalog};
 use crate::catalog::time_series::TimeSeries;

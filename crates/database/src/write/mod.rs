@@ -11,13 +11,18 @@ mod hostile_keys;
 mod insert;
 #[cfg(test)]
 mod isolation;
+pub(crate) mod latest;
 mod modified_keys;
 mod modify;
 mod open_transactions;
+mod own_writes;
+mod piece;
 mod shared_keys;
 mod transaction;
 pub(crate) mod unique_check;
 pub(crate) mod unit;
+#[cfg(test)]
+mod unit_bounds;
 mod unit_collections;
 
 use std::sync::Arc;
@@ -55,9 +60,11 @@ use open_transactions::OpenTransactions;
 pub use open_transactions::{
     OPEN_TRANSACTIONS_MAX, TRANSACTIONS_MEMORY_BYTES_MAX, TransactionCounters,
 };
+pub use own_writes::TRANSACTION_BYTES_MAX;
+use own_writes::Tally;
+use piece::Piece;
 pub use transaction::Transaction;
-use unit::{Piece, Tally};
-pub use unit::{TRANSACTION_BYTES_MAX, UnitReads, WriteUnit};
+pub use unit::{UnitReads, WriteUnit};
 
 /// Documents and bytes that one commit takes at most.
 pub const PIECE_DOCUMENTS_MAX: usize = 500;

@@ -6,9 +6,11 @@ use quarry_bson::RawDocument;
 use quarry_timing::Phase;
 use smallvec::SmallVec;
 
+use super::latest::Latest;
 use super::modify::{Modified, StagedChange};
+use super::piece::Piece;
 use super::unique_check::{Changed, UniqueCheck, lock_hashes};
-use super::unit::{Latest, Piece};
+
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::definitions::builds::Builds;
 use crate::error::{Error, Result};

@@ -5,8 +5,10 @@ use std::ops::{Deref, DerefMut};
 use quarry_bson::RawDocument;
 use quarry_journal::{Level, Until};
 
+use super::latest::Latest;
 use super::modified_keys::ModifiedKeys;
-use super::unit::{Latest, Piece, Unit, WriteUnit};
+use super::piece::Piece;
+use super::unit::{Unit, WriteUnit};
 use super::{Recorded, Writer};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::catalog::validation::Validation;

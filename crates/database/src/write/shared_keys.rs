@@ -12,7 +12,7 @@ use crate::index::entry::{IndexEntry, meeting_cut_keys};
 use crate::keyspace::key_hash::key_hash;
 use crate::operation::{STEPS_BETWEEN_CHECKS, check_running};
 use crate::snapshot::reads::ReadSnapshot;
-use crate::write::unit::Latest;
+use crate::write::latest::Latest;
 
 /// A step of the walk compares so many bytes: a whole key may have megabytes of them.
 const BYTES_OF_A_STEP: usize = 4096;

@@ -10,8 +10,9 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::duplicate::{duplicate_key, note_duplicate};
+use super::latest::Latest;
 use super::shared_keys::{is_of_another, shared_key};
-use super::unit::Latest;
+
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::definitions::builds::Builds;
 use crate::error::{Error, Result};
