@@ -15,8 +15,8 @@ use quarry_database::{
 };
 
 use super::collation::other_collation;
-use super::executor::Reading;
 use super::find::plan;
+use super::reading::Reading;
 use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -165,7 +165,7 @@ impl OtherCollections {
                 } = &self.collections[*collection];
                 let known = snapshot.as_ref().map(|snapshot| snapshot.collection.ident);
                 if known != Some(*ident) {
-                    return Err(super::executor::dropped(namespace));
+                    return Err(super::reading::dropped(namespace));
                 }
                 reading.begin_small();
             }

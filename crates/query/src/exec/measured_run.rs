@@ -10,7 +10,7 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::{Breakdown, Phase};
 
 use super::collections::OtherCollections;
-use super::executor::Reading;
+use super::reading::Reading;
 use crate::Collation;
 use crate::error::Result;
 use crate::pipeline::{Pipeline, Run, Source, StageFigures};

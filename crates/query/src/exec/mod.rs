@@ -21,6 +21,7 @@ mod insert;
 mod measured_run;
 mod modify;
 mod plan_cache;
+mod reading;
 mod recorded;
 mod request;
 mod series;
