@@ -235,7 +235,7 @@ impl OtherCollections {
         if let Some(figures) = &self.figures {
             add_leaves(&*root, figures);
         }
-        let mut reading = Box::new(Reading::new(root, Some(Box::new(parsed))));
+        let mut reading = Box::new(Reading::new(root, Some(Arc::new(parsed))));
         reading.begin_small();
         Ok(OpenRead::Of {
             collection,

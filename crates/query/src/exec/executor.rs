@@ -6,10 +6,12 @@
 use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope};
 
 use super::collections::OtherCollections;
-use super::reading::{Reading, dropped, show_each, take};
+use super::reading::{Reading, dropped, no_snapshot, show_each, take};
+use super::shared_reading::Sharing;
+use super::thread_bounds::ThreadBounds;
 use crate::error::Result;
 use crate::memory::Account;
-use crate::pipeline::{Execution, Run, Show, Source, show_all};
+use crate::pipeline::{Execution, GatherFor, Part, Run, SharedInput, Show, Source, show_all};
 
 /// A running find or aggregate, which gives one document after the other and outlives a request.
 pub struct Executor {
@@ -23,6 +25,7 @@ pub struct Executor {
 struct Rest {
     execution: Execution,
     others: OtherCollections,
+    threads: ThreadBounds,
 }
 
 enum Input {
@@ -80,6 +83,7 @@ impl Executor {
         mut self,
         execution: Execution,
         others: OtherCollections,
+        threads: ThreadBounds,
     ) -> Executor {
         if self.rest.is_some() {
             self = Executor {
@@ -88,7 +92,11 @@ impl Executor {
                 held: Account::default(),
             };
         }
-        self.rest = Some(Box::new(Rest { execution, others }));
+        self.rest = Some(Box::new(Rest {
+            execution,
+            others,
+            threads,
+        }));
         self.begin_small();
         self
     }
@@ -108,6 +116,7 @@ impl Executor {
         let mut input = Pull {
             input: &mut self.input,
             operation,
+            sharing: Sharing::new(rest.threads),
         };
         let mut others = rest.others.lend(operation);
         let mut run = Run::new(&mut input, &mut others);
@@ -260,6 +269,13 @@ impl Viewed {
         Ok(())
     }
 
+    /// Whether its documents are all those of a scan that match, and no more of them can come later.
+    fn is_shareable(&mut self) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        let is_capped = snapshot.is_none_or(|it| it.collection.capped.is_some());
+        !is_capped && !self.is_tailable && self.reading.scan().is_some()
+    }
+
     fn is_dead(&self) -> bool {
         self.reading.is_dead(self.is_tailable)
     }
@@ -269,6 +285,30 @@ impl Viewed {
 struct Pull<'p> {
     input: &'p mut Input,
     operation: &'p Operation,
+    sharing: Sharing,
+}
+
+impl SharedInput for Pull<'_> {
+    fn share(&mut self) {
+        if let Input::Reading(viewed) = self.input {
+            self.sharing.begin();
+            viewed.reading.read_at_most(self.sharing.documents_alone());
+        }
+    }
+
+    fn next_part(&mut self, gather: &mut GatherFor<'_>) -> Result<Part> {
+        let Input::Reading(viewed) = self.input else {
+            return Ok(Part::End);
+        };
+        let Viewed {
+            snapshot, reading, ..
+        } = &mut **viewed;
+        let Some(snapshot) = snapshot else {
+            return Err(no_snapshot());
+        };
+        self.sharing
+            .next_part(reading, snapshot, self.operation, gather)
+    }
 }
 
 impl Source for Pull<'_> {
@@ -278,5 +318,15 @@ impl Source for Pull<'_> {
 
     fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
         self.input.each(self.operation, show)
+    }
+
+    fn as_shared(&mut self) -> Option<&mut dyn SharedInput> {
+        let Input::Reading(viewed) = &mut *self.input else {
+            return None;
+        };
+        // One that is shared stays it, whatever somebody sets meanwhile: there may be more of it.
+        let is_shared =
+            self.sharing.has_begun() || (self.sharing.is_allowed() && viewed.is_shareable());
+        is_shared.then_some(self)
     }
 }

@@ -287,7 +287,7 @@ pub(super) fn find_stored(
     // What an index answers alone is not parsed.
     let parsed = match answering {
         Some(_) => None,
-        None => Some(Box::new(parse()?)),
+        None => Some(Arc::new(parse()?)),
     };
     operation.check()?;
     let Some(snapshot) = snapshot else {

@@ -134,7 +134,7 @@ pub(super) fn run_pipeline(
     let mut others = OtherCollections::open(scope, operation, behind.own_database, names)?;
     others.refuse_other_collations(behind.collation)?;
     let (mut execution, figures) = behind.pipeline.start_watched_at(behind.first);
-    let mut reading = Reading::new(root, Some(Box::new(parsed)));
+    let mut reading = Reading::new(root, Some(Arc::new(parsed)));
     reading.begin_small();
     let mut input = MeasuredInput {
         reading,

@@ -6,13 +6,15 @@
 //! it. A filter that draws at random is the other exception: it would draw anew for documents that it has already answered about, so what was read
 //! ahead of it stays as old as the batch that read it.
 
+use std::sync::Arc;
+
 use quarry_bson::RawDocument;
-use quarry_database::{CollectionSnapshot, Error, Namespace, Operation};
+use quarry_database::{CollectionSnapshot, Error, KeyRange, Namespace, Operation};
 
 use crate::error::Result;
 use crate::memory::{self, Charge};
 use crate::pipeline::Show;
-use crate::plan::{Flow, Node, Parsed, PlanContext, Row, run};
+use crate::plan::{Flow, Node, Parsed, PlanContext, Row, SplitLeaf, run};
 
 /// The documents, and the bytes, that are read ahead at most.
 const CHUNK_DOCUMENTS: u64 = 128;
@@ -27,11 +29,13 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub(super) struct Reading {
     root: Node,
     /// None where the plan answers all that was asked.
-    parsed: Option<Box<Parsed>>,
+    parsed: Option<Arc<Parsed>>,
     /// How many documents the next chunk may have.
     chunk: u64,
     /// How many documents will be asked for before the snapshot is given up; 0 where nobody knows.
     expected: u64,
+    /// How many documents may be read before somebody is asked what follows.
+    left: u64,
     ahead: Ahead,
     is_finished: bool,
     /// Whether the filter draws at random, so that a second look at the same documents finds others.
@@ -51,7 +55,7 @@ struct Ahead {
 }
 
 /// The parsed parts of a find, also where there are none.
-fn of(parsed: &Option<Box<Parsed>>) -> &Parsed {
+pub(super) fn of(parsed: &Option<Arc<Parsed>>) -> &Parsed {
     match parsed {
         Some(parsed) => parsed,
         None => Parsed::of_everything(),
@@ -59,13 +63,14 @@ fn of(parsed: &Option<Box<Parsed>>) -> &Parsed {
 }
 
 impl Reading {
-    pub(super) fn new(root: Node, parsed: Option<Box<Parsed>>) -> Reading {
+    pub(super) fn new(root: Node, parsed: Option<Arc<Parsed>>) -> Reading {
         Reading {
             varies: (parsed.as_deref()).is_some_and(|parsed| parsed.matcher.varies()),
             root,
             parsed,
             chunk: CHUNK_DOCUMENTS,
             expected: 0,
+            left: u64::MAX,
             ahead: Ahead::default(),
             is_finished: false,
         }
@@ -101,6 +106,32 @@ impl Reading {
     /// Whether the plan has given all rows that it has.
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished
+    }
+
+    /// The leaf that is the whole plan, if its range can be read in parts. A filter that draws at random is asked on one thread.
+    pub(super) fn scan(&mut self) -> Option<&mut dyn SplitLeaf> {
+        if self.varies {
+            return None;
+        }
+        self.root.split_leaf()
+    }
+
+    /// Goes on with a part of the range of its scan.
+    pub(super) fn go_to(&mut self, range: KeyRange) {
+        if let Some(scan) = self.scan() {
+            scan.go_to(range);
+            self.is_finished = false;
+        }
+    }
+
+    /// Has the documents come to an end after about so many.
+    pub(super) fn read_at_most(&mut self, documents: u64) {
+        self.left = documents;
+    }
+
+    /// The filter; none where the plan answers it alone.
+    pub(super) fn parsed(&self) -> Option<&Arc<Parsed>> {
+        self.parsed.as_ref()
     }
 
     /// The plan, which nobody reads any more.
@@ -215,7 +246,7 @@ impl Reading {
             0 => u64::MAX,
             expected => expected,
         };
-        chunk.min(expected)
+        chunk.min(expected).min(self.left)
     }
 
     /// Keeps of its buffers what is filled: there may be many cursors, and most of them are never asked again.
@@ -230,7 +261,7 @@ impl Reading {
     /// Reads the next chunk.
     fn fill(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
         self.ahead.clear();
-        if self.is_finished {
+        if self.is_finished || self.left == 0 {
             return Ok(());
         }
         let chunk = self.next_chunk();
@@ -260,6 +291,7 @@ impl Reading {
         ahead.count();
         memory::check()?;
         self.expected = self.expected.saturating_sub(count);
+        self.left = self.left.saturating_sub(count);
         self.is_finished = !more;
         Ok(())
     }
@@ -318,7 +350,7 @@ pub(super) fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> boo
 }
 
 #[cold]
-fn no_snapshot() -> crate::Error {
+pub(super) fn no_snapshot() -> crate::Error {
     let text = "a cursor was read without a snapshot".to_owned();
     Error::QueryPlanKilled(text).into()
 }
