@@ -332,7 +332,7 @@ def shown(value):
 def test_the_manual_has_every_parameter_with_its_default_and_when_it_can_be_changed(quarry):
     # Those that depend on the machine, the flags or the engine are described in words.
     described = {"memoryBudgetMB", "networkMessageCompressors", "recordCacheMB", "commitShortcutsOff", "featureCompatibilityVersion",
-                 "logComponentVerbosity"}
+                 "logComponentVerbosity", "internalQueryPipelineThreadsMax"}
     quarry.start()
     with MongoClient(quarry.uri) as client:
         parameters = client.admin.command("getParameter", "*")

@@ -97,7 +97,9 @@ pub use plan_summary::PlanSummary;
 pub use progress::Progress;
 pub use quarry_collation::{Collation, SORT_KEYS_VERSION, holds_text};
 pub use quarry_journal::Level;
-pub use quarry_storage::{Cursor, EngineCounters, KeyRange};
+pub use quarry_storage::{
+    Cursor, EngineCounters, KeyRange, ThreadWork, add_thread_work, take_thread_work,
+};
 pub use record_cache::RecordCacheCounters;
 pub use sessions::record::StatementKind;
 pub use sessions::retryable_write::{RetryableWrite, SessionHistory};

@@ -6,7 +6,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 const NAMES_FEW: usize = 8;
 
 /// Names of top-level fields, sorted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FieldsKept {
     names: Vec<Box<str>>,
 }

@@ -50,6 +50,10 @@ pub static SPILLING_DISK_BYTES_FREE: Parameter = Parameter::number(
 pub static DENSIFY_DOCUMENTS: Parameter =
     Parameter::number("internalQueryMaxAllowedDensifyDocs", 0, 500_000);
 
+/// The threads that may work on one pipeline at the same time, its own among them. Whoever runs a server sets it to the processors
+/// that there are.
+pub static PIPELINE_THREADS: Parameter = Parameter::number("internalQueryPipelineThreadsMax", 1, 1);
+
 /// How many queries a second `$queryStats` counts: none where it is 0, all where it is -1.
 pub static QUERY_STATS_RATE_LIMIT: Parameter =
     Parameter::number("internalQueryStatsRateLimit", -1, 0);
@@ -85,6 +89,7 @@ pub static ALL: &[&Parameter] = &[
     &GROUP_MEMORY_BYTES,
     &DENSIFY_DOCUMENTS,
     &SORT_MEMORY_BYTES,
+    &PIPELINE_THREADS,
     &SPILLING_DISK_BYTES_FREE,
     &QUERY_STATS_RATE_LIMIT,
 ];

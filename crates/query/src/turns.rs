@@ -10,6 +10,9 @@
 //! one, and later as long as short ones are about. Else a thread that wakes on its processor waits for the kernel's tick, up to four
 //! milliseconds; an offer that nobody takes costs half a microsecond.
 //!
+//! A long operation may have other threads help it while processors are idle (`exec/helper_threads.rs`). Each has a turn, which it gets
+//! only where one is left, never waits for, and gives back as soon as somebody waits or fewer may work.
+//!
 //! Keeps true: whoever waits for a turn holds no lock of a record or a collection, because writes, definitions and reads within
 //! transactions take none, and a wait ends with its operation. A turn without a look for `LEASE` is over: its thread waits for
 //! something itself, and may be in the way of nobody. An operation that is short pays a comparison when it ends.
@@ -65,6 +68,9 @@ pub struct Turns {
     operations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     taken: AtomicU64,
     waited_us: AtomicU64,
+    helped: AtomicU64,
+    helped_us: AtomicU64,
+    helped_documents: AtomicU64,
 }
 
 struct State {
@@ -73,6 +79,8 @@ struct State {
     working: Vec<Working>,
     waiting: Vec<Waiting>,
     next_number: u64,
+    /// How many helper threads there have been: they are numbered from the other end.
+    helpers: u64,
     window: Option<Window>,
     are_short_about: bool,
 }
@@ -80,6 +88,7 @@ struct State {
 struct Working {
     number: u64,
     looked: Instant,
+    is_helper: bool,
 }
 
 struct Waiting {
@@ -109,6 +118,14 @@ pub struct TurnsUse {
     pub taken: u64,
     /// The microseconds that operations have waited for them so far.
     pub waited_us: u64,
+    /// The helper threads of long operations that work now; they are among those that have a turn.
+    pub helping: usize,
+    /// The helper threads so far.
+    pub helped: u64,
+    /// The microseconds that these have worked.
+    pub helped_us: u64,
+    /// The documents that they have read for operations.
+    pub helped_documents: u64,
 }
 
 impl Turns {
@@ -119,12 +136,16 @@ impl Turns {
                 working: Vec::new(),
                 waiting: Vec::new(),
                 next_number: 0,
+                helpers: 0,
                 window: None,
                 are_short_about: false,
             }),
             operations: OnceLock::new(),
             taken: AtomicU64::new(0),
             waited_us: AtomicU64::new(0),
+            helped: AtomicU64::new(0),
+            helped_us: AtomicU64::new(0),
+            helped_documents: AtomicU64::new(0),
         }
     }
 
@@ -139,9 +160,13 @@ impl Turns {
         TurnsUse {
             limit: state.limit(),
             working: state.working.len(),
+            helping: state.working.iter().filter(|one| one.is_helper).count(),
             waiting: state.waiting.len(),
             taken: self.taken.load(Relaxed),
             waited_us: self.waited_us.load(Relaxed),
+            helped: self.helped.load(Relaxed),
+            helped_us: self.helped_us.load(Relaxed),
+            helped_documents: self.helped_documents.load(Relaxed),
         }
     }
 
@@ -216,6 +241,38 @@ impl Turns {
         }
     }
 
+    /// The turn of a helper thread, if a processor is idle: nobody waits for a turn, and one is left beside those who have one.
+    /// `is_counted` says whether the operation that is to be helped is among them.
+    fn help(&self, is_counted: bool) -> Option<u64> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.hand_on(now);
+        let working = state.working.len() + usize::from(!is_counted);
+        if !state.waiting.is_empty() || working >= state.limit() {
+            return None;
+        }
+        let number = u64::MAX - state.helpers;
+        state.helpers += 1;
+        state.working.push(Working {
+            number,
+            looked: now,
+            is_helper: true,
+        });
+        self.helped.fetch_add(1, Relaxed);
+        Some(number)
+    }
+
+    /// A look of a helper thread: whether it keeps its processor.
+    fn goes_on_helping(&self, number: u64) -> bool {
+        let mut state = self.lock();
+        state.waiting.is_empty() && state.keeps(number, Instant::now())
+    }
+
+    /// Counts documents that helper threads have read and their operation has taken.
+    pub(crate) fn count_helped(&self, documents: u64) {
+        self.helped_documents.fetch_add(documents, Relaxed);
+    }
+
     #[cold]
     fn end(&self, mine: Mine) {
         let mut state = self.lock();
@@ -270,6 +327,7 @@ impl State {
             self.working.push(Working {
                 number: one.number,
                 looked: now,
+                is_helper: false,
             });
             one.thread.unpark();
         }
@@ -337,6 +395,39 @@ pub(crate) fn look(goes_on: impl FnMut() -> Result<()>) -> Result<()> {
         thread::yield_now();
     }
     Ok(())
+}
+
+/// The turn of a thread that helps a long operation. It is given back when this is dropped.
+pub(crate) struct HelpTurn {
+    number: u64,
+    since: Instant,
+}
+
+/// A turn for another thread that helps the operation on this one, if a processor is idle. An operation that takes no turns has no help.
+pub(crate) fn help() -> Option<HelpTurn> {
+    if LOOKS.get() == NO_TURNS {
+        return None;
+    }
+    let number = TURNS.help(MINE.with_borrow(Option::is_some))?;
+    let since = Instant::now();
+    Some(HelpTurn { number, since })
+}
+
+impl HelpTurn {
+    /// Whether nobody else wants the processor. To be asked as often as an operation looks.
+    pub(crate) fn goes_on(&self) -> bool {
+        TURNS.goes_on_helping(self.number)
+    }
+}
+
+impl Drop for HelpTurn {
+    fn drop(&mut self) {
+        let worked = self.since.elapsed().as_micros() as u64;
+        TURNS.helped_us.fetch_add(worked, Relaxed);
+        let mut state = TURNS.lock();
+        state.end(self.number);
+        state.hand_on(Instant::now());
+    }
 }
 
 /// Until it is dropped, the operation on this thread takes no turns, because it holds what others wait for.
@@ -447,6 +538,40 @@ mod tests {
         assert_eq!(had_it.first(), Some(&second));
         assert!(turns.lock().works(number));
         assert_eq!(turns.in_use().taken, 2);
+    }
+
+    #[test]
+    fn a_helper_has_what_is_idle_and_gives_it_back() {
+        let (turns, mut own) = (turns(3), None);
+        turns.look(&mut own, goes_on).unwrap();
+        let helpers = [turns.help(true).unwrap(), turns.help(true).unwrap()];
+        assert_eq!(turns.help(true), None, "nobody is idle");
+        assert_eq!((turns.in_use().working, turns.in_use().helping), (3, 2));
+        assert!(helpers.iter().all(|one| turns.goes_on_helping(*one)));
+        // Another long operation waits: each helper that looks leaves, and it gets the place.
+        let number = {
+            let mut state = turns.lock();
+            let number = state.begin();
+            state.waiting.push(Waiting {
+                number,
+                thread: thread::current(),
+                worked: Duration::ZERO,
+                since: Instant::now(),
+            });
+            number
+        };
+        assert!(!turns.goes_on_helping(helpers[0]));
+        let mut state = turns.lock();
+        state.end(helpers[0]);
+        state.hand_on(Instant::now());
+        assert!(state.works(number) && state.waiting.is_empty());
+        drop(state);
+        assert!(turns.goes_on_helping(helpers[1]));
+        // A processor is to be left for short operations.
+        turns.lock().are_short_about = true;
+        assert!(!turns.goes_on_helping(helpers[1]));
+        turns.lock().end(helpers[1]);
+        assert_eq!(turns.help(true), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use key_range::KeyRange;
 pub use memory::{Memory, MemoryImage};
 pub use mirror::Mirror;
 pub use overlay::Overlay;
-pub use thread_work::{ThreadWork, take_thread_work};
+pub use thread_work::{ThreadWork, add_thread_work, take_thread_work};
 pub use write_batch::{Op, Ops, WriteBatch};
 
 /// Bytes of the longest key that every engine takes: what libmdbx can keep with 4 KiB pages.

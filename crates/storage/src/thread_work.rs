@@ -42,6 +42,24 @@ pub fn take_thread_work() -> ThreadWork {
     WORK.take()
 }
 
+/// Counts for the calling thread what another thread has asked of engines on its behalf, and has taken from its own counts.
+pub fn add_thread_work(more: ThreadWork) {
+    add(|work| work.add(more));
+}
+
+impl ThreadWork {
+    /// Adds the counts of other work.
+    pub fn add(&mut self, more: ThreadWork) {
+        self.gets += more.gets;
+        self.seeks += more.seeks;
+        self.nexts += more.nexts;
+        self.bytes_read += more.bytes_read;
+        self.bytes_written += more.bytes_written;
+        self.cache_hits += more.cache_hits;
+        self.cache_misses += more.cache_misses;
+    }
+}
+
 #[inline]
 pub(crate) fn add(change: impl FnOnce(&mut ThreadWork)) {
     let mut work = WORK.get();
@@ -67,12 +85,18 @@ mod tests {
         cursor.first().unwrap();
         cursor.next().unwrap();
         drop(cursor);
-        std::thread::spawn(|| assert_eq!(take_thread_work(), ThreadWork::default()))
-            .join()
-            .unwrap();
+        let elsewhere = std::thread::spawn({
+            let snapshot = engine.snapshot().unwrap();
+            move || {
+                assert_eq!(take_thread_work(), ThreadWork::default());
+                snapshot.get(b"a", &mut |_| ()).unwrap();
+                take_thread_work()
+            }
+        });
+        add_thread_work(elsewhere.join().unwrap());
         let work = take_thread_work();
-        assert_eq!((work.gets, work.seeks, work.nexts), (1, 1, 1));
-        assert_eq!(work.bytes_read, 5 + 6);
+        assert_eq!((work.gets, work.seeks, work.nexts), (2, 1, 1));
+        assert_eq!(work.bytes_read, 5 + 5 + 6);
         assert!(work.bytes_written > 0);
         assert_eq!(take_thread_work(), ThreadWork::default());
     }

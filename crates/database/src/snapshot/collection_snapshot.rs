@@ -72,6 +72,20 @@ impl CollectionSnapshot {
         }
     }
 
+    /// Another snapshot of the same moment, which may be read on another thread and outlive this one. None in a transaction
+    /// that has staged something, which that thread would not see.
+    pub fn share(&mut self) -> Result<Option<CollectionSnapshot>> {
+        if self.staged.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(CollectionSnapshot {
+            collection: Arc::clone(&self.collection),
+            catalog: Arc::clone(&self.catalog),
+            snapshot: self.snapshot.share()?,
+            staged: None,
+        }))
+    }
+
     /// The collection's indexes, compiled.
     pub fn index_catalog(&self) -> Result<&IndexCatalog> {
         self.catalog.index_catalog(&self.collection)

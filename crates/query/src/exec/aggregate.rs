@@ -47,7 +47,7 @@ pub fn aggregate(
     let own_database = request.over.database();
     let others = OtherCollections::open(scope, operation, own_database, pipeline.collections())?;
     others.refuse_other_collations(context.collation())?;
-    let executor = executor.with_stages(pipeline.start_at(leading.stages), others);
+    let executor = executor.with_stages(pipeline.start_at(leading.stages), others, request.threads);
     match pipeline.written() {
         None => Ok(executor),
         Some(written) => {

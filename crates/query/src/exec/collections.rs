@@ -15,8 +15,8 @@ use quarry_database::{
 };
 
 use super::collation::other_collation;
-use super::executor::Reading;
 use super::find::plan;
+use super::reading::Reading;
 use super::view_stages::{VIEWS_MAX, stages_of_sub_find};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -166,7 +166,7 @@ impl OtherCollections {
                 } = &self.collections[*collection];
                 let known = snapshot.as_ref().map(|snapshot| snapshot.collection.ident);
                 if known != Some(*ident) {
-                    return Err(super::executor::dropped(namespace));
+                    return Err(super::reading::dropped(namespace));
                 }
                 reading.begin_small();
             }
@@ -236,7 +236,7 @@ impl OtherCollections {
         if let Some(figures) = &self.figures {
             add_leaves(&*root, figures);
         }
-        let mut reading = Box::new(Reading::new(root, Some(Box::new(parsed))));
+        let mut reading = Box::new(Reading::new(root, Some(Arc::new(parsed))));
         reading.begin_small();
         Ok(OpenRead::Of {
             collection,

@@ -1,29 +1,17 @@
-//! A read between two batches: a snapshot while a batch is made, a plan with its position, and what was read ahead.
+//! A read between two batches: a snapshot while a batch is made, what is read from it (`reading`), and the stages of a pipeline behind.
 //!
-//! Documents are read in chunks, matched and projected into one buffer, and copied from it to the reply; no
-//! engine cursor is open between two calls. What of a chunk was not handed out when the snapshot is given up is read again
-//! from the next one, so that a batch shows nothing that was changed or deleted before it was asked for. A sort is the
-//! exception: it reads all its input first, and its rows are as old as the batch that began it. So are the stages of a
-//! pipeline that hold documents. A filter that draws at random is the other exception: it would draw anew for documents that
-//! it has already answered about, so what was read ahead of it stays as old as the batch that read it.
+//! Between two batches it holds no snapshot. A batch shows nothing that was changed or deleted before it was asked for, but for rows of a sort and
+//! what stages of a pipeline hold, which are as old as the batch that began with them.
 
-use quarry_bson::RawDocument;
-use quarry_database::{CollectionSnapshot, Error, Ident, Namespace, Operation, Scope};
+use quarry_database::{CollectionSnapshot, Ident, Namespace, Operation, Scope};
 
 use super::collections::OtherCollections;
+use super::reading::{Reading, dropped, no_snapshot, show_each, take};
+use super::shared_reading::Sharing;
+use super::thread_bounds::ThreadBounds;
 use crate::error::Result;
-use crate::memory::{self, Account, Charge};
-use crate::pipeline::{Execution, Run, Show, Source, show_all};
-use crate::plan::{Flow, Node, Parsed, PlanContext, Row, run};
-
-/// The documents, and the bytes, that are read ahead at most.
-const CHUNK_DOCUMENTS: u64 = 128;
-/// Like `CHUNK_DOCUMENTS`, where all documents are shown to a stage that takes them all: a cursor that is opened less often.
-const SHOWN_CHUNK_DOCUMENTS: u64 = 1024;
-/// The first chunk of each batch of a pipeline, of which nobody knows how many documents it needs. Each further one has
-/// twice as many: little is read in vain, and few cursors are opened.
-const FIRST_CHUNK_DOCUMENTS: u64 = 16;
-const CHUNK_BYTES: usize = 256 * 1024;
+use crate::memory::Account;
+use crate::pipeline::{Execution, GatherFor, Part, Run, SharedInput, Show, Source, show_all};
 
 /// A running find or aggregate, which gives one document after the other and outlives a request.
 pub struct Executor {
@@ -37,6 +25,7 @@ pub struct Executor {
 struct Rest {
     execution: Execution,
     others: OtherCollections,
+    threads: ThreadBounds,
 }
 
 enum Input {
@@ -56,33 +45,6 @@ struct Viewed {
     ident: Ident,
     reading: Reading,
     is_tailable: bool,
-}
-
-/// A plan, and what was read ahead from it.
-pub(super) struct Reading {
-    root: Node,
-    /// None where the plan answers all that was asked.
-    parsed: Option<Box<Parsed>>,
-    /// How many documents the next chunk may have.
-    chunk: u64,
-    /// How many documents will be asked for before the snapshot is given up; 0 where nobody knows.
-    expected: u64,
-    ahead: Ahead,
-    is_finished: bool,
-    /// Whether the filter draws at random, so that a second look at the same documents finds others.
-    varies: bool,
-}
-
-/// Documents that were read and not handed out yet.
-#[derive(Default)]
-struct Ahead {
-    bytes: Vec<u8>,
-    position: usize,
-    /// How many documents of the chunk were handed out, and how many it had.
-    taken: usize,
-    documents: usize,
-    /// The room of `bytes`.
-    held: Charge,
 }
 
 impl Executor {
@@ -121,6 +83,7 @@ impl Executor {
         mut self,
         execution: Execution,
         others: OtherCollections,
+        threads: ThreadBounds,
     ) -> Executor {
         if self.rest.is_some() {
             self = Executor {
@@ -129,7 +92,11 @@ impl Executor {
                 held: Account::default(),
             };
         }
-        self.rest = Some(Box::new(Rest { execution, others }));
+        self.rest = Some(Box::new(Rest {
+            execution,
+            others,
+            threads,
+        }));
         self.begin_small();
         self
     }
@@ -149,6 +116,7 @@ impl Executor {
         let mut input = Pull {
             input: &mut self.input,
             operation,
+            sharing: Sharing::new(rest.threads),
         };
         let mut others = rest.others.lend(operation);
         let mut run = Run::new(&mut input, &mut others);
@@ -163,7 +131,7 @@ impl Executor {
         }
         match &mut self.input {
             Input::Documents { position, .. } => *position -= bytes,
-            Input::Reading(viewed) => viewed.reading.ahead.put_back(bytes),
+            Input::Reading(viewed) => viewed.reading.put_back(bytes),
             Input::Made(executor) => return executor.put_back(bytes),
         }
         true
@@ -173,7 +141,7 @@ impl Executor {
     pub fn expect(&mut self, documents: u64) {
         // How many documents its stages need for that a pipeline does not know.
         if let (Input::Reading(viewed), None) = (&mut self.input, &self.rest) {
-            viewed.reading.expected = documents;
+            viewed.reading.expect(documents);
         }
     }
 
@@ -283,28 +251,6 @@ impl Input {
     }
 }
 
-/// Shows the documents from `position` on, which moves behind each that is shown.
-fn show_each(bytes: &[u8], position: &mut usize, show: &mut Show<'_>) -> Result<()> {
-    while let Some((document, rest)) =
-        RawDocument::split_first(bytes.get(*position..).unwrap_or_default())
-    {
-        *position = bytes.len() - rest.len();
-        show(document)?;
-    }
-    Ok(())
-}
-
-/// Moves the document at `position` to `out`.
-fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> bool {
-    let left = bytes.get(*position..).unwrap_or_default();
-    let Some((document, rest)) = RawDocument::split_first(left) else {
-        return false;
-    };
-    out.extend_from_slice(document.as_bytes());
-    *position = bytes.len() - rest.len();
-    true
-}
-
 impl Viewed {
     fn next(&mut self, operation: &Operation, out: &mut Vec<u8>) -> Result<bool> {
         self.reading.next(self.snapshot.as_ref(), operation, out)
@@ -323,258 +269,46 @@ impl Viewed {
         Ok(())
     }
 
+    /// Whether its documents are all those of a scan that match, and no more of them can come later.
+    fn is_shareable(&mut self) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        let is_capped = snapshot.is_none_or(|it| it.collection.capped.is_some());
+        !is_capped && !self.is_tailable && self.reading.scan().is_some()
+    }
+
     fn is_dead(&self) -> bool {
-        let reading = &self.reading;
-        if !reading.ahead.is_empty() {
-            return false;
-        }
-        // A tailable cursor ends where its collection was empty or its limit is reached.
-        match self.is_tailable {
-            true => reading.root.is_over(),
-            false => reading.is_finished,
-        }
+        self.reading.is_dead(self.is_tailable)
     }
-}
-
-impl Ahead {
-    fn take(&mut self, out: &mut Vec<u8>) -> bool {
-        let is_taken = take(&self.bytes, &mut self.position, out);
-        self.taken += usize::from(is_taken);
-        is_taken
-    }
-
-    fn put_back(&mut self, bytes: usize) {
-        self.position -= bytes;
-        self.taken -= 1;
-    }
-
-    /// Makes room for the next chunk.
-    fn clear(&mut self) {
-        debug_assert!(self.is_empty(), "a document that was read ahead is lost");
-        self.bytes.clear();
-        (self.position, self.taken, self.documents) = (0, 0, 0);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.position == self.bytes.len()
-    }
-
-    /// Counts the room that it takes in place of what was counted before.
-    fn count(&mut self) {
-        self.held = Charge::default();
-        self.held = Charge::of(self.bytes.capacity());
-    }
-}
-
-/// The parsed parts of a find, also where there are none.
-fn of(parsed: &Option<Box<Parsed>>) -> &Parsed {
-    match parsed {
-        Some(parsed) => parsed,
-        None => Parsed::of_everything(),
-    }
-}
-
-impl Reading {
-    pub(super) fn new(root: Node, parsed: Option<Box<Parsed>>) -> Reading {
-        Reading {
-            varies: (parsed.as_deref()).is_some_and(|parsed| parsed.matcher.varies()),
-            root,
-            parsed,
-            chunk: CHUNK_DOCUMENTS,
-            expected: 0,
-            ahead: Ahead::default(),
-            is_finished: false,
-        }
-    }
-
-    /// Appends the next document that was read ahead to `out`; false if there is none.
-    pub(super) fn take_ahead(&mut self, out: &mut Vec<u8>) -> bool {
-        self.ahead.take(out)
-    }
-
-    /// Whether the plan has given all rows that it has.
-    pub(super) fn is_finished(&self) -> bool {
-        self.is_finished
-    }
-
-    /// The plan, which nobody reads any more.
-    pub(super) fn into_root(self) -> Node {
-        self.root
-    }
-
-    /// Appends the next document to `out`; false, and nothing appended, if there is none now.
-    pub(super) fn next(
-        &mut self,
-        snapshot: Option<&CollectionSnapshot>,
-        operation: &Operation,
-        out: &mut Vec<u8>,
-    ) -> Result<bool> {
-        if self.ahead.take(out) {
-            return Ok(true);
-        }
-        let Some(snapshot) = snapshot else {
-            return Err(no_snapshot());
-        };
-        self.fill(snapshot, operation)?;
-        Ok(self.ahead.take(out))
-    }
-
-    /// Shows all documents that are left, where they were read.
-    fn each(
-        &mut self,
-        snapshot: Option<&CollectionSnapshot>,
-        operation: &Operation,
-        show: &mut Show<'_>,
-    ) -> Result<()> {
-        loop {
-            let Ahead {
-                bytes,
-                position,
-                taken,
-                documents,
-                ..
-            } = &mut self.ahead;
-            show_each(bytes, position, show)?;
-            *taken = *documents;
-            let Some(snapshot) = snapshot else {
-                return Err(no_snapshot());
-            };
-            self.chunk = SHOWN_CHUNK_DOCUMENTS;
-            self.fill(snapshot, operation)?;
-            if self.ahead.is_empty() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The next chunk is the first of a pipeline's batch.
-    pub(super) fn begin_small(&mut self) {
-        self.chunk = FIRST_CHUNK_DOCUMENTS;
-    }
-
-    fn resume(&mut self) {
-        self.is_finished = false;
-        self.root.resume();
-    }
-
-    /// Has the plan go back to the first document that was read and not handed out: to where the chunk began, and then
-    /// over those that were handed out, which the same snapshot shows again. Rows of a sort stay: they cannot be read
-    /// again without the others. What a filter has drawn at random stays too: the next draw would be another.
-    pub(super) fn give_back(
-        &mut self,
-        snapshot: &CollectionSnapshot,
-        operation: &Operation,
-    ) -> Result<()> {
-        let Reading {
-            root,
-            parsed,
-            ahead,
-            varies,
-            ..
-        } = self;
-        if ahead.documents == ahead.taken || root.holds_rows() || *varies {
-            return Ok(());
-        }
-        let mut again = ahead.taken;
-        ahead.position = ahead.bytes.len();
-        ahead.clear();
-        root.rewind();
-        self.is_finished = false;
-        if again == 0 {
-            return Ok(());
-        }
-        let context = PlanContext {
-            snapshot,
-            operation,
-            parsed: of(parsed),
-            is_replay: true,
-        };
-        root.next(&context, &mut |_| {
-            again -= 1;
-            Ok(if again == 0 {
-                Flow::Stop
-            } else {
-                Flow::Continue
-            })
-        })?;
-        debug_assert_eq!(again, 0, "a snapshot does not change");
-        Ok(())
-    }
-
-    /// How many documents the next chunk has at most: no more than are asked for, as far as that is known.
-    fn next_chunk(&mut self) -> u64 {
-        let chunk = self.chunk;
-        self.chunk = (chunk * 2).min(CHUNK_DOCUMENTS);
-        let expected = match self.expected {
-            0 => u64::MAX,
-            expected => expected,
-        };
-        chunk.min(expected)
-    }
-
-    /// Keeps of its buffers what is filled: there may be many cursors, and most of them are never asked again.
-    pub(super) fn shrink(&mut self) {
-        if self.ahead.is_empty() {
-            self.ahead.clear();
-        }
-        self.ahead.bytes.shrink_to_fit();
-        self.ahead.count();
-    }
-
-    /// Reads the next chunk.
-    fn fill(&mut self, snapshot: &CollectionSnapshot, operation: &Operation) -> Result<()> {
-        self.ahead.clear();
-        if self.is_finished {
-            return Ok(());
-        }
-        let chunk = self.next_chunk();
-        let Reading {
-            root,
-            parsed,
-            ahead,
-            ..
-        } = self;
-        let context = PlanContext {
-            snapshot,
-            operation,
-            parsed: of(parsed),
-            is_replay: false,
-        };
-        root.mark();
-        let mut count = 0;
-        let more = run(&mut **root, &context, &mut |row: &Row<'_>| {
-            let document = row.document.unwrap_or(RawDocument::EMPTY);
-            memory::check_document(document.len_bytes())?;
-            ahead.bytes.extend_from_slice(document.as_bytes());
-            count += 1;
-            let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
-            Ok(if is_full { Flow::Stop } else { Flow::Continue })
-        })?;
-        ahead.documents = count as usize;
-        ahead.count();
-        memory::check()?;
-        self.expected = self.expected.saturating_sub(count);
-        self.is_finished = !more;
-        Ok(())
-    }
-}
-
-#[cold]
-fn no_snapshot() -> crate::Error {
-    let text = "a cursor was read without a snapshot".to_owned();
-    Error::QueryPlanKilled(text).into()
-}
-
-/// The error of a read whose collection has gone.
-pub(super) fn dropped(namespace: &Namespace) -> crate::Error {
-    let text = format!("collection dropped. UUID of {namespace} has changed");
-    Error::QueryPlanKilled(text).into()
 }
 
 /// The input of a pipeline.
 struct Pull<'p> {
     input: &'p mut Input,
     operation: &'p Operation,
+    sharing: Sharing,
+}
+
+impl SharedInput for Pull<'_> {
+    fn share(&mut self) {
+        if let Input::Reading(viewed) = self.input {
+            self.sharing.begin();
+            viewed.reading.read_at_most(self.sharing.documents_alone());
+        }
+    }
+
+    fn next_part(&mut self, gather: &mut GatherFor<'_>) -> Result<Part> {
+        let Input::Reading(viewed) = self.input else {
+            return Ok(Part::End);
+        };
+        let Viewed {
+            snapshot, reading, ..
+        } = &mut **viewed;
+        let Some(snapshot) = snapshot else {
+            return Err(no_snapshot());
+        };
+        self.sharing
+            .next_part(reading, snapshot, self.operation, gather)
+    }
 }
 
 impl Source for Pull<'_> {
@@ -584,5 +318,15 @@ impl Source for Pull<'_> {
 
     fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
         self.input.each(self.operation, show)
+    }
+
+    fn as_shared(&mut self) -> Option<&mut dyn SharedInput> {
+        let Input::Reading(viewed) = &mut *self.input else {
+            return None;
+        };
+        // One that is shared stays it, whatever somebody sets meanwhile: there may be more of it.
+        let is_shared =
+            self.sharing.has_begun() || (self.sharing.is_allowed() && viewed.is_shareable());
+        is_shared.then_some(self)
     }
 }

@@ -10,7 +10,8 @@ use quarry_timing::{Phase, phase};
 use super::accesses::count_plan;
 use super::collation::{collation_over, context_over};
 use super::error::stored;
-use super::executor::{Executor, Reading};
+use super::executor::Executor;
+use super::reading::Reading;
 use super::request::FindRequest;
 use super::settings::by_settings;
 use crate::error::{Error, Result};
@@ -286,7 +287,7 @@ pub(super) fn find_stored(
     // What an index answers alone is not parsed.
     let parsed = match answering {
         Some(_) => None,
-        None => Some(Box::new(parse()?)),
+        None => Some(Arc::new(parse()?)),
     };
     operation.check()?;
     let Some(snapshot) = snapshot else {

@@ -10,7 +10,7 @@ use quarry_database::{CollectionSnapshot, Operation, Scope};
 use quarry_timing::{Breakdown, Phase};
 
 use super::collections::OtherCollections;
-use super::executor::Reading;
+use super::reading::Reading;
 use crate::Collation;
 use crate::error::Result;
 use crate::pipeline::{Pipeline, Run, Source, StageFigures};
@@ -134,7 +134,7 @@ pub(super) fn run_pipeline(
     let mut others = OtherCollections::open(scope, operation, behind.own_database, names)?;
     others.refuse_other_collations(behind.collation)?;
     let (mut execution, figures) = behind.pipeline.start_watched_at(behind.first);
-    let mut reading = Reading::new(root, Some(Box::new(parsed)));
+    let mut reading = Reading::new(root, Some(Arc::new(parsed)));
     reading.begin_small();
     let mut input = MeasuredInput {
         reading,

@@ -17,14 +17,21 @@ mod expire;
 mod explain;
 mod find;
 mod find_and_modify;
+mod helper_thread;
+mod helper_threads;
 mod insert;
+mod key_line;
 mod measured_run;
 mod modify;
+mod parts;
 mod plan_cache;
+mod reading;
 mod recorded;
 mod request;
 mod series;
 mod settings;
+mod shared_reading;
+mod thread_bounds;
 mod update;
 mod view;
 mod view_stages;
@@ -50,6 +57,7 @@ pub use request::{
     FindAndModifyRequest, FindRequest, InsertOutcome, InsertRequest, KeyOptions, Over,
     UpdateOutcome, UpdateRequest,
 };
+pub use thread_bounds::ThreadBounds;
 pub use update::update;
 pub use view::find;
 pub use view_stages::check_view;

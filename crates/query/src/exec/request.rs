@@ -3,6 +3,7 @@
 use quarry_bson::{Document, RawArray, RawDocument, RawValue, Value};
 use quarry_database::{Level, Namespace, Temporary};
 
+use super::thread_bounds::ThreadBounds;
 use crate::error::Error;
 use crate::expression::ExpressionContext;
 use crate::field_path::FieldPath;
@@ -78,6 +79,8 @@ pub struct AggregateRequest<'a> {
     pub level: Level,
     /// The index to use, by name or key pattern.
     pub hint: Option<RawValue<'a>>,
+    /// The threads that may work on it.
+    pub threads: ThreadBounds,
 }
 
 /// A count.
@@ -306,6 +309,7 @@ impl<'a> AggregateRequest<'a> {
             sources: &[],
             level: Level::Durable,
             hint: None,
+            threads: ThreadBounds::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quarry_bson::RawDocument;
 
 use super::read_figures::ReadFigures;
-
+use super::shared_input::{Gather, Part, SharedInput};
 use crate::error::Result;
 use crate::expression::{ExpressionContext, bounds};
 use crate::interrupts::{self, units_of_bytes};
@@ -29,6 +29,11 @@ pub trait Source {
     /// Shows all documents that are left. A source that has them in memory shows them there.
     fn each(&mut self, show: &mut Show<'_>) -> Result<()> {
         show_all(show, |out| self.next(out))
+    }
+
+    /// The source as one that other threads may read beside this one, if it is one.
+    fn as_shared(&mut self) -> Option<&mut dyn SharedInput> {
+        None
     }
 }
 
@@ -126,6 +131,13 @@ impl<'r> Run<'r> {
         }
     }
 
+    fn shared_input(&mut self) -> Option<&mut dyn SharedInput> {
+        match &mut self.input {
+            RunInput::Source(source) => source.as_shared(),
+            RunInput::Read(_) | RunInput::Nothing => None,
+        }
+    }
+
     fn each_input(&mut self, show: &mut Show<'_>) -> Result<()> {
         match &mut self.input {
             RunInput::Source(source) => source.each(show),
@@ -206,6 +218,11 @@ pub trait RunningStage: Send {
         show_all(show, |out| hand_on(out, |out| self.next(upstream, out)))
     }
 
+    /// The stage as one that several threads may run, if it is one.
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        None
+    }
+
     /// Has the stage count what it reads of other collections, if explain shows that of it.
     fn count_reads(&mut self) -> Option<Arc<ReadFigures>> {
         None
@@ -213,6 +230,13 @@ pub trait RunningStage: Send {
 
     /// Ends the reads of other collections that the stage keeps open between two pulls. It is not pulled again.
     fn close(&mut self, _: &mut dyn Collections) {}
+}
+
+/// A running stage that makes the same of a document whatever other documents it has seen: each of several threads may run it over
+/// documents of its own. Such a stage holds nothing back where its input comes to an end.
+pub trait Fork {
+    /// Another run of the stage, from its beginning, for another thread. It is shown all of its documents (`each`).
+    fn fork(&self) -> Box<dyn RunningStage>;
 }
 
 /// The stages before a stage, and what the request lends.
@@ -252,6 +276,47 @@ impl Upstream<'_, '_> {
             run: self.run,
         };
         last.each(&mut upstream, show)
+    }
+
+    /// Has the input shared with other threads, if it and the stages before this one can be. Whoever asks for that has all documents
+    /// shown, and asks `next_part` where they end.
+    pub(super) fn share_input(&mut self) {
+        let are_forks = self.stages.iter().all(|stage| stage.as_fork().is_some());
+        let is_shown = self.stages.len() <= STAGES_SHOWN_THROUGH;
+        if let Some(shared) = self.run.shared_input().filter(|_| are_forks && is_shown) {
+            shared.share();
+        }
+    }
+
+    /// Says what follows where the documents of a shared input have come to an end; of another input nothing does. `gather` makes of the
+    /// stages of another thread what that thread runs.
+    pub(super) fn next_part(
+        &mut self,
+        gather: &dyn Fn(Vec<Box<dyn RunningStage>>) -> Box<dyn Gather>,
+    ) -> Result<Part> {
+        let stages = &*self.stages;
+        let Some(shared) = self.run.shared_input() else {
+            return Ok(Part::End);
+        };
+        shared.next_part(&mut || {
+            let forks = stages.iter().filter_map(|stage| stage.as_fork());
+            gather(forks.map(Fork::fork).collect())
+        })
+    }
+
+    /// Runs stages over a source, and shows what comes of it.
+    pub(super) fn show_through(
+        stages: &mut [Box<dyn RunningStage>],
+        source: &mut dyn Source,
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        let mut none = NoCollections;
+        let mut run = Run::new(source, &mut none);
+        let mut upstream = Upstream {
+            stages,
+            run: &mut run,
+        };
+        upstream.each(show)
     }
 
     /// The other collections, for stages that read them.

@@ -2,6 +2,7 @@
 //! BSON values are: 1, 1.0 and NumberLong(1) are one key, Missing counts as Null. Groups that outgrow the memory of the stage go
 //! on in files (`group_overflow.rs`).
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,18 +11,24 @@ use quarry_timing::{Phase, phase};
 
 use super::accumulation::Accumulation;
 use super::accumulators::Column;
-use super::execution::{RunningStage, Upstream};
+use super::execution::{RunningStage, Source, Upstream};
 use super::gathered::Gathered;
 use super::group_overflow::{self, GroupMemory, GroupedRows, Overflow};
+use super::group_rows::{self, GroupRows, RowShape};
 use super::plain_values::PlainValues;
+use super::shared_input::{Gather, Part};
 use super::stage::{FieldOrder, InFront, Reads, Specification, Stage, Stages, one};
 use crate::Collation;
 use crate::error::{Error, Result};
 use crate::expression::{Context, Expression, ExpressionContext};
 use crate::field_path::FieldPath;
+use crate::interrupts;
 use crate::memory::Charge;
 use crate::spilling::DiskUse;
 use crate::value_set::{ValueSet, entry_bytes};
+
+/// The work of taking a row, beside that on its values.
+const UNITS_OF_A_ROW: usize = 4;
 
 #[derive(Debug)]
 struct Group {
@@ -139,7 +146,7 @@ impl Group {
     }
 
     /// Reads all input.
-    fn fill(&self, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
+    fn fill(self: &Arc<Self>, upstream: &mut Upstream<'_, '_>) -> Result<Groups> {
         let mut filling = Filling {
             stage: self,
             keys: ValueSet::new(&self.collation),
@@ -149,17 +156,43 @@ impl Group {
             overflow: None,
         };
         let _scope = phase(Phase::Group);
-        upstream.each(&mut |document| {
-            match &self.plain {
-                Some(plain) => filling.add_plain(&plain.find(document)?)?,
-                None => filling.add_evaluated(document)?,
+        upstream.share_input();
+        loop {
+            upstream.each(&mut |document| {
+                match &self.plain {
+                    Some(plain) => filling.add_plain(&plain.find(document)?)?,
+                    None => filling.add_evaluated(document)?,
+                }
+                filling.check_memory()
+            })?;
+            if !self.take_rows(&mut filling, upstream)? {
+                return filling.finish();
             }
-            if filling.memory.bytes() > filling.bounds.limit {
-                filling.bounds.exceeded(&mut filling.overflow)?;
+        }
+    }
+
+    /// Takes the rows that other threads have made of the next documents, until there are documents again; false if there are none.
+    fn take_rows(
+        self: &Arc<Self>,
+        filling: &mut Filling<'_>,
+        upstream: &mut Upstream<'_, '_>,
+    ) -> Result<bool> {
+        let mut shape = None;
+        loop {
+            match upstream.next_part(&|stages| Box::new(Gathering::new(self, stages)))? {
+                Part::Documents => return Ok(true),
+                Part::End => return Ok(false),
+                Part::Rows(rows) => {
+                    let shape = shape.get_or_insert_with(|| self.row_shape());
+                    filling.add_rows(&rows, shape)?;
+                }
             }
-            Ok(())
-        })?;
-        filling.finish()
+        }
+    }
+
+    fn row_shape(&self) -> RowShape {
+        let operands = self.fields.iter().map(|field| &field.accumulation.operand);
+        RowShape::new(operands, self.plain.as_ref())
     }
 
     /// Makes the columns of no groups.
@@ -235,7 +268,37 @@ impl Filling<'_> {
     /// Takes a document by its key and the values of its fields behind it.
     fn add_plain(&mut self, values: &[Option<RawValue<'_>>]) -> Result<()> {
         let (key, operands) = values.split_first().expect("the first value is the key");
-        let key = key.unwrap_or(RawValue::Null);
+        self.add(key.unwrap_or(RawValue::Null), operands)
+    }
+
+    /// Takes rows that another thread has made.
+    fn add_rows(&mut self, rows: &GroupRows, shape: &RowShape) -> Result<()> {
+        // Where the keys of the rows are among the groups, once they are known to be.
+        let mut groups = vec![None; rows.keys().len()];
+        rows.each(shape, |place, operands| {
+            interrupts::work(UNITS_OF_A_ROW + operands.len())?;
+            let key = rows.keys()[place].as_raw();
+            if self.overflow.is_some() {
+                self.add(key, operands)?;
+            } else {
+                let group = match groups[place] {
+                    Some(group) => group,
+                    None => *groups[place].insert(self.group(key)?),
+                };
+                self.add_to(group, operands)?;
+            }
+            self.check_memory()
+        })
+    }
+
+    fn check_memory(&mut self) -> Result<()> {
+        if self.memory.bytes() > self.bounds.limit {
+            self.bounds.exceeded(&mut self.overflow)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: RawValue<'_>, operands: &[Option<RawValue<'_>>]) -> Result<()> {
         if let Some(overflow) = &mut self.overflow
             && overflow.takes(&self.keys, key)?
         {
@@ -249,6 +312,10 @@ impl Filling<'_> {
             });
         }
         let group = self.group(key)?;
+        self.add_to(group, operands)
+    }
+
+    fn add_to(&mut self, group: usize, operands: &[Option<RawValue<'_>>]) -> Result<()> {
         for (column, operand) in self.columns.iter_mut().zip(operands) {
             let grown = column.add(group, *operand)?;
             if grown > 0 {
@@ -311,6 +378,37 @@ impl Filling<'_> {
     }
 }
 
+/// The stage as another thread runs it, with those before it: documents become rows.
+struct Gathering {
+    stage: Arc<Group>,
+    before: Vec<Box<dyn RunningStage>>,
+    shape: RowShape,
+}
+
+impl Gathering {
+    fn new(stage: &Arc<Group>, before: Vec<Box<dyn RunningStage>>) -> Gathering {
+        Gathering {
+            stage: Arc::clone(stage),
+            before,
+            shape: stage.row_shape(),
+        }
+    }
+}
+
+impl Gather for Gathering {
+    fn gather(&mut self, source: &mut dyn Source, rows: &RefCell<GroupRows>) -> Result<()> {
+        let Gathering {
+            stage,
+            before,
+            shape,
+        } = self;
+        rows.borrow_mut().collate(&stage.collation);
+        Upstream::show_through(before, source, &mut |document| {
+            stage.add_row(document, shape, &mut rows.borrow_mut())
+        })
+    }
+}
+
 struct Grouping {
     stage: Arc<Group>,
     groups: Option<Groups>,
@@ -351,6 +449,34 @@ impl RunningStage for Grouping {
 }
 
 impl Group {
+    /// Adds the row of a document. What fails here fails on the stage's own thread, too, in its place.
+    fn add_row(
+        &self,
+        document: RawDocument<'_>,
+        shape: &RowShape,
+        rows: &mut GroupRows,
+    ) -> Result<()> {
+        if let Some(plain) = &self.plain {
+            let values = plain.find(document)?;
+            let (key, operands) = values.split_first().expect("the first value is the key");
+            return rows.add(key.unwrap_or(RawValue::Null), |row| {
+                for number in shape.values() {
+                    group_rows::put(row, operands[*number]);
+                }
+                Ok(())
+            });
+        }
+        let mut context = Context::new(document);
+        let key = self.id.evaluate(&mut context)?;
+        rows.add(key.as_raw().unwrap_or(RawValue::Null), |row| {
+            for number in shape.values() {
+                let operand = &self.fields[*number].accumulation.operand;
+                group_rows::put(row, operand.evaluate(&mut context)?.as_raw());
+            }
+            Ok(())
+        })
+    }
+
     /// Appends the result of a group, which is given up; answers how many bytes its accumulators held.
     fn write(
         &self,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawValue};
 
-use super::execution::{RunningStage, Show, Upstream};
+use super::execution::{Fork, RunningStage, Show, Upstream};
 use super::stage::{Modifies, PartOfFind, Reads, Specification, Stage, Stages};
 use crate::error::{Error, Result};
 use crate::expression::ExpressionContext;
@@ -84,6 +84,10 @@ impl RunningStage for Matching {
         Ok(false)
     }
 
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        Some(self)
+    }
+
     fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
         upstream.each(
             &mut |document| match self.stage.matcher.try_matches(document)? {
@@ -91,5 +95,11 @@ impl RunningStage for Matching {
                 false => Ok(()),
             },
         )
+    }
+}
+
+impl Fork for Matching {
+    fn fork(&self) -> Box<dyn RunningStage> {
+        Arc::clone(&self.stage).start(&[])
     }
 }

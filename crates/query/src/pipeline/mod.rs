@@ -28,6 +28,7 @@ mod geo_near;
 mod graph_lookup;
 mod group;
 mod group_overflow;
+mod group_rows;
 mod held_prefix;
 mod leading;
 mod limit;
@@ -48,6 +49,7 @@ mod renamed;
 mod reorder;
 mod replace_root;
 mod sample;
+mod shared_input;
 mod skip;
 mod sort_by_count;
 mod sort_stage;
@@ -68,12 +70,14 @@ use quarry_bson::{RawArray, RawValue};
 pub use documents::Documents;
 pub(crate) use execution::show_all;
 pub use execution::{
-    Collections, Execution, NoCollections, ReadId, Run, RunningStage, Show, Source, SubFind,
+    Collections, Execution, Fork, NoCollections, ReadId, Run, RunningStage, Show, Source, SubFind,
     Upstream,
 };
+pub use group_rows::GroupRows;
 pub use leading::Leading;
 pub use parsed::Pipeline;
 pub use read_figures::ReadFigures;
+pub use shared_input::{Gather, GatherFor, Part, SharedInput};
 pub(crate) use skip::specification as specification_of_skip;
 pub use stage::{AddedSource, Input, PartOfFind, Position, Reads, Specification, Stage};
 pub(crate) use stages::metadata_not_here;

@@ -60,6 +60,14 @@ impl PlainValues {
         })
     }
 
+    /// Whether two of the expressions are one field.
+    pub fn are_same(&self, one: usize, other: usize) -> bool {
+        match (self.sources.get(one), self.sources.get(other)) {
+            (Some(Source::Field(one)), Some(Source::Field(other))) => one == other,
+            _ => false,
+        }
+    }
+
     /// The values of a document.
     pub fn find<'a>(&'a self, document: RawDocument<'a>) -> Result<Values<'a>> {
         interrupts::work(UNITS_OF_A_VALUE * self.sources.len())?;

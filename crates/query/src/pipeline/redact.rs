@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{ArrayBuilder, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
-use super::execution::{Buffer, RunningStage, Upstream};
+use super::execution::{Buffer, Fork, RunningStage, Show, Upstream, show_made};
 use super::redact_safe;
 use super::stage::{InFront, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
@@ -114,6 +114,33 @@ impl RunningStage for Redacting {
             }
         }
         Ok(false)
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        let Redacting { stage, buffer } = self;
+        upstream.each(&mut |root| {
+            let decide = &stage.decide;
+            let redaction = Redaction { decide, root };
+            match redaction.decision(root)? {
+                Decision::Prune => Ok(()),
+                Decision::Keep => show(root),
+                Decision::Descend => show_made(buffer, show, |out| {
+                    redaction.descend(root, DocumentBuilder::new(out))
+                }),
+            }
+        })?;
+        buffer.empty();
+        Ok(())
+    }
+
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        Some(self)
+    }
+}
+
+impl Fork for Redacting {
+    fn fork(&self) -> Box<dyn RunningStage> {
+        Arc::clone(&self.stage).start(&[])
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Value};
 
-use super::execution::{Buffer, RunningStage, Upstream};
+use super::execution::{Buffer, Fork, RunningStage, Show, Upstream, show_made};
 use super::stage::{DocumentMap, Reads, Specification, Stage, Stages, one};
 use crate::error::{Error, Result};
 use crate::expression::{Context, Evaluated, Expression, type_name};
@@ -106,6 +106,23 @@ impl RunningStage for Replacing {
         self.stage.map(document, out)?;
         self.buffer.empty();
         Ok(true)
+    }
+
+    fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
+        let Replacing { stage, buffer } = self;
+        upstream.each(&mut |document| show_made(buffer, show, |out| stage.map(document, out)))?;
+        buffer.empty();
+        Ok(())
+    }
+
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        Some(self)
+    }
+}
+
+impl Fork for Replacing {
+    fn fork(&self) -> Box<dyn RunningStage> {
+        Arc::clone(&self.stage).start(&[])
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
 
-use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
+use super::execution::{Buffer, Fork, RunningStage, Show, Upstream, show_made};
 use super::stage::{DocumentMap, Modifies, Picks, Reads, Stage};
 use crate::error::Result;
 use crate::expression::Expression;
@@ -151,10 +151,20 @@ impl RunningStage for Transforming {
         Ok(true)
     }
 
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        Some(self)
+    }
+
     fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
         let Transforming { stage, buffer } = self;
         upstream.each(&mut |document| show_made(buffer, show, |out| stage.map(document, out)))?;
         buffer.empty();
         Ok(())
+    }
+}
+
+impl Fork for Transforming {
+    fn fork(&self) -> Box<dyn RunningStage> {
+        Arc::clone(&self.stage).start(&[])
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quarry_bson::{DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use super::execution::{Buffer, RunningStage, Show, Upstream, show_made};
+use super::execution::{Buffer, Fork, RunningStage, Show, Upstream, show_made};
 use super::fields_read::fields_kept_for;
 use super::nested_field;
 use super::stage::{Modifies, Reads, Specification, Stage, Stages, Unwound, one, own_field};
@@ -170,14 +170,8 @@ impl Stage for Unwind {
     }
 
     fn start(self: Arc<Self>, following: &[Arc<dyn Stage>]) -> Box<dyn RunningStage> {
-        Box::new(Unwinding {
-            document: Buffer::default(),
-            opened: None,
-            scratch: Buffer::default(),
-            made: Buffer::default(),
-            kept: fields_kept_for(following).map(|kept| kept.with(self.path.first())),
-            stage: self,
-        })
+        let kept = fields_kept_for(following).map(|kept| kept.with(self.path.first()));
+        Box::new(Unwinding::new(&self, kept))
     }
 }
 
@@ -220,6 +214,19 @@ struct Unwinding {
     kept: Option<FieldsKept>,
 }
 
+impl Unwinding {
+    fn new(stage: &Arc<Unwind>, kept: Option<FieldsKept>) -> Unwinding {
+        Unwinding {
+            stage: Arc::clone(stage),
+            document: Buffer::default(),
+            opened: None,
+            scratch: Buffer::default(),
+            made: Buffer::default(),
+            kept,
+        }
+    }
+}
+
 /// How far an array was walked; places are bytes of the document.
 struct Opened {
     array: Range<usize>,
@@ -256,6 +263,10 @@ impl RunningStage for Unwinding {
         }
     }
 
+    fn as_fork(&self) -> Option<&dyn Fork> {
+        Some(self)
+    }
+
     fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
         debug_assert!(
             self.opened.is_none(),
@@ -282,6 +293,12 @@ impl RunningStage for Unwinding {
         part.empty();
         made.empty();
         Ok(())
+    }
+}
+
+impl Fork for Unwinding {
+    fn fork(&self) -> Box<dyn RunningStage> {
+        Box::new(Unwinding::new(&self.stage, self.kept.clone()))
     }
 }
 

@@ -4,7 +4,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Collection, KeyRange};
 use quarry_timing::{Phase, phase};
 
-use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
+use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink, SplitLeaf};
 use super::range_walk::RangeWalk;
 use super::seen_records::SeenRecords;
 use super::shown::{Shown, number};
@@ -149,8 +149,32 @@ impl PlanNode for CollectionScan {
         self.walk.resume();
     }
 
+    fn split_leaf(&mut self) -> Option<&mut dyn SplitLeaf> {
+        let is_whole = self.asks_filter && self.left_out.is_none() && self.purpose == Purpose::Read;
+        (is_whole && self.walk.is_splittable()).then_some(self)
+    }
+
     /// A collection that is empty when it is first read ends even who follows it.
     fn is_over(&self) -> bool {
         self.walk.was_empty()
+    }
+}
+
+impl SplitLeaf for CollectionScan {
+    fn rest(&self) -> Option<KeyRange> {
+        self.walk.rest()
+    }
+
+    fn go_to(&mut self, range: KeyRange) {
+        self.walk = RangeWalk::new(vec![range], false);
+    }
+
+    fn docs_examined(&self) -> u64 {
+        self.docs_examined
+    }
+
+    fn count(&mut self, docs_examined: u64, returned: u64) {
+        self.docs_examined += docs_examined;
+        self.returned += returned;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument};
-use quarry_database::{CollectionSnapshot, Operation, PlanSummary};
+use quarry_database::{CollectionSnapshot, KeyRange, Operation, PlanSummary};
 use smallvec::SmallVec;
 
 use super::index_access::IndexAccess;
@@ -75,6 +75,22 @@ pub enum Leaf<'l> {
     Count(&'l IndexAccess),
     /// One key of an index for each value.
     Distinct(&'l IndexAccess),
+}
+
+/// A leaf that reads the records of one range of keys from the first to the last, and so can read parts of the range, each by
+/// itself, while other threads read the others.
+pub trait SplitLeaf {
+    /// The keys behind the last row; None where the leaf has come to its end.
+    fn rest(&self) -> Option<KeyRange>;
+
+    /// Goes on with the keys of this range alone, whatever it has read.
+    fn go_to(&mut self, range: KeyRange);
+
+    /// The documents that it has looked at.
+    fn docs_examined(&self) -> u64;
+
+    /// Counts the rows and the documents of a part of its range that another thread has read.
+    fn count(&mut self, docs_examined: u64, returned: u64);
 }
 
 /// A node of a plan.
@@ -171,6 +187,11 @@ pub trait PlanNode: Send {
         if let Some(input) = self.input_mut() {
             input.resume();
         }
+    }
+
+    /// The node as a leaf that gives all documents that match, if it is nothing else and its range can be read in parts.
+    fn split_leaf(&mut self) -> Option<&mut dyn SplitLeaf> {
+        None
     }
 
     /// Whether the node gives no more rows, not even those that come later.

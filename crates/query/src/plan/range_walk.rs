@@ -88,6 +88,21 @@ impl RangeWalk {
         }
     }
 
+    /// Whether it goes forwards through one range and ends with it, so that parts of the range can be walked through instead.
+    pub fn is_splittable(&self) -> bool {
+        self.ranges.len() == 1 && !self.is_reversed && !self.follows
+    }
+
+    /// The keys of its only range that it has not handed over; None at its end.
+    pub fn rest(&self) -> Option<KeyRange> {
+        let range = self.current_range().filter(|_| !self.at.is_done)?;
+        let start = match &self.at.last_key {
+            Some(last) => behind(last),
+            None => range.start.clone(),
+        };
+        Some(KeyRange::new(start, range.end.clone()))
+    }
+
     /// Whether it has come to its end without meeting a key.
     pub fn was_empty(&self) -> bool {
         self.at.is_done && self.at.last_key.is_none()
@@ -273,6 +288,14 @@ impl RangeWalk {
         }
         Ok(())
     }
+}
+
+/// The least key above another one.
+pub fn behind(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
 }
 
 /// Fails where the last key has gone. The oldest documents of a capped collection make room for new ones, and a reader that was

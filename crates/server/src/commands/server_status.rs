@@ -546,6 +546,10 @@ fn long_reads(section: &mut DocumentBuilder<'_>) {
     shown.append("waiting", signed(turns.waiting));
     shown.append("turns", signed(turns.taken));
     shown.append("waitedMicros", signed(turns.waited_us));
+    shown.append("helping", signed(turns.helping));
+    shown.append("helpers", signed(turns.helped));
+    shown.append("helpedMicros", signed(turns.helped_us));
+    shown.append("helpedDocuments", signed(turns.helped_documents));
     shown.finish();
 }
 

@@ -1,12 +1,13 @@
 //! Server parameters: what getParameter shows and setParameter changes while the server runs.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue};
 use quarry_database::Shortcuts;
 use quarry_query::ErrorCode;
-use quarry_query::parameters::Parameter;
+use quarry_query::parameters::{PIPELINE_THREADS, Parameter};
 
 use crate::access::credentials::Mechanism;
 use crate::dispatch::api_parameters::ApiRules;
@@ -200,6 +201,8 @@ impl Parameters {
             requires_api_version: AtomicBool::new(false),
             compressors: compressors.join(","),
         };
+        let processors = available_parallelism().map_or(1, usize::from);
+        PIPELINE_THREADS.set(i64::try_from(processors).unwrap_or(i64::MAX));
         for (name, text) in &config.parameters {
             let bad = |why: &str| BadOptions(format!("setParameter: `{name}={text}`: {why}"));
             if name == "commitIntervalMs" {
