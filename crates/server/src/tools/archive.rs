@@ -14,7 +14,8 @@ use quarry_journal::{Files, RealFiles};
 use quarry_tools::Progress;
 
 use crate::backup::manifest::Manifest;
-use crate::backup::repository::{Access, Repository};
+use crate::backup::place::Access;
+use crate::backup::repository::Repository;
 use crate::process::config::{ArchiveCommand, FlushArchive};
 use crate::tools::backup::port;
 use crate::tools::link::Link;

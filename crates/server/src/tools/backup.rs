@@ -14,9 +14,9 @@ use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_tools::Progress;
 use rustix::fs::{Advice, fadvise};
 
-use crate::backup::batch::RealDisk;
 use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
-use crate::backup::repository::{Access, NewChunks, Repository};
+use crate::backup::place::Access;
+use crate::backup::repository::{NewChunks, Repository};
 use crate::backup::steps;
 use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
@@ -56,7 +56,7 @@ fn create(options: &CreateBackup) -> Result<()> {
     let mut copy = OpenCopy::open(options)?;
     let mut manifest = copy.manifest();
     let mut reading = Reading {
-        chunks: repository.begin(&RealDisk),
+        chunks: repository.begin(),
         progress: Progress::of_bytes("backing up", Some(copy.bytes())),
         bytes_a_second_max: options.rate.map(|rate| f64::from(rate) * MB),
         new_bytes: 0,

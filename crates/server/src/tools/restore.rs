@@ -15,7 +15,8 @@ use quarry_tools::Progress;
 
 use crate::backup::batch::{Batch, RealDisk};
 use crate::backup::manifest::{BackedUpFile, Manifest};
-use crate::backup::repository::{Access, Repository, chunk_bytes};
+use crate::backup::place::Access;
+use crate::backup::repository::{Repository, chunk_bytes};
 use crate::process::config::Restore;
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
 use crate::process::engine::JOURNAL;
