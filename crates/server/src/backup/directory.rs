@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::backup::batch::{Batch, DRAFT_SUFFIX, RealDisk};
 use crate::backup::place::{
-    Access, CHUNKS, MANIFESTS, MARK, MARK_FILE, NewFiles, Place, PlacedFile,
+    Access, CHUNKS, Held, MANIFESTS, MARK, MARK_FILE, NewFiles, Place, PlacedFile, Trust,
 };
 use crate::backup::steps;
 
@@ -28,7 +28,7 @@ impl Directory {
     pub fn open(path: &Path, access: Access) -> Result<Directory, String> {
         let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
         let mark = path.join(MARK_FILE);
-        if access == Access::Change && !mark.exists() {
+        if access == Access::Add && !mark.exists() {
             if !is_unused(path) {
                 return Err(bad(&"it holds files and is no repository of backups"));
             }
@@ -39,7 +39,7 @@ impl Directory {
         }
         let mut lock = File::open(&mark).map_err(|_| bad(&"it is no repository of backups"))?;
         let operation = match access {
-            Access::Change => FlockOperation::NonBlockingLockExclusive,
+            Access::Add | Access::Remove => FlockOperation::NonBlockingLockExclusive,
             Access::Read => FlockOperation::NonBlockingLockShared,
         };
         flock(&lock, operation).map_err(|_| bad(&"another process uses it"))?;
@@ -91,11 +91,11 @@ impl Place for Directory {
         write_durably(&self.path.join(name), bytes)
     }
 
-    fn begin(&self) -> Box<dyn NewFiles + '_> {
-        Box::new(NewInDirectory {
+    fn begin(&self, _: Trust) -> io::Result<Box<dyn NewFiles + '_>> {
+        Ok(Box::new(NewInDirectory {
             directory: self,
             batch: Batch::new(&RealDisk),
-        })
+        }))
     }
 
     fn remove(&self, names: &[String]) -> io::Result<()> {
@@ -114,6 +114,11 @@ struct NewInDirectory<'d> {
 }
 
 impl NewFiles for NewInDirectory<'_> {
+    /// A disk may have lost or changed it.
+    fn look_up(&self, _: &str, _: usize) -> Held {
+        Held::Unread
+    }
+
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.directory.path.join(name);
         match fs::create_dir(path.parent().unwrap_or(&self.directory.path)) {
@@ -125,7 +130,7 @@ impl NewFiles for NewInDirectory<'_> {
         self.batch.add(draft)
     }
 
-    /// Whoever wrote it may have been killed before its name was synced.
+    /// A process that was killed may have written it and not synced its name.
     fn keep(&mut self, name: &str) {
         let path = self.directory.path.join(name);
         let directory = path.parent().unwrap_or(&self.directory.path);

@@ -9,17 +9,41 @@ use std::io;
 /// Says that a place is a repository.
 pub const MARK_FILE: &str = "quarry.backups";
 pub const MARK: &str = "quarry backups 1\n";
-/// What the names of chunks and of manifests begin with.
+/// The names of chunks and of manifests begin with these.
 pub const CHUNKS: &str = "chunks";
 pub const MANIFESTS: &str = "backups";
 
 /// How a repository is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To add and remove, alone. A place that is missing or empty becomes a repository.
-    Change,
+    /// To add backups, beside nobody who removes. A place that is missing or empty becomes a repository.
+    Add,
+    /// To remove backups, alone.
+    Remove,
     /// To read beside other readers.
     Read,
+}
+
+/// When a file that is there already is believed to have the bytes that its name stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// With the right length, where the place checks what it keeps. A directory does not: there the file is read.
+    Length,
+    /// When it has been read.
+    Content,
+}
+
+/// Whether a place has a file already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "object-store"),
+    expect(dead_code, reason = "only stores know without reading")
+)]
+pub enum Held {
+    No,
+    Whole,
+    /// Only the reading of it will tell.
+    Unread,
 }
 
 /// A file of a place.
@@ -33,7 +57,8 @@ pub trait Place {
     /// The place as messages name it.
     fn address(&self) -> String;
 
-    /// Reads at most so many bytes of a file. One that is not there is `NotFound`.
+    /// Reads at most so many bytes of a file. One that is not there is `NotFound`; with `NotConnected` nothing of the place can
+    /// be had, and whoever reads many files may stop.
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
 
     /// All files below `CHUNKS` or `MANIFESTS`, in no order, with what is left of those that were being written.
@@ -43,7 +68,7 @@ pub trait Place {
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
     /// Begins to write files that need to be there to stay only when all of them are.
-    fn begin(&self) -> Box<dyn NewFiles + '_>;
+    fn begin(&self, trust: Trust) -> io::Result<Box<dyn NewFiles + '_>>;
 
     /// Removes files. They may come back after a power loss until `sync` has returned.
     fn remove(&self, names: &[String]) -> io::Result<()>;
@@ -54,6 +79,9 @@ pub trait Place {
 
 /// Files on their way to a place. Dropping them gives up those that are not written yet.
 pub trait NewFiles {
+    /// Whether a file of this name and length was there before.
+    fn look_up(&self, name: &str, bytes: usize) -> Held;
+
     /// Writes a file, now or later. It may take the place of another one.
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
 

@@ -5,13 +5,14 @@
 //! docs/formats/backup.md describes the files.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::io;
-use std::path::Path;
 
+use crate::backup::address::{Address, StoreAddress};
 use crate::backup::batch::DRAFT_SUFFIX;
 use crate::backup::directory::Directory;
 use crate::backup::manifest::{CHUNK_BYTES, ChunkName, Manifest};
-use crate::backup::place::{Access, CHUNKS, MANIFESTS, NewFiles, Place};
+use crate::backup::place::{Access, CHUNKS, Held, MANIFESTS, NewFiles, Place, Trust};
 
 /// A longer manifest is none: it would be of more than ten terabytes.
 const MANIFEST_BYTES_MAX: usize = 256 << 20;
@@ -29,22 +30,65 @@ pub struct Damage {
     pub why: String,
 }
 
+/// Why something of a repository could not be read.
+#[derive(Debug)]
+pub struct Failure {
+    why: String,
+    /// Nothing else of the repository could be read either.
+    pub is_gone: bool,
+}
+
+impl Failure {
+    fn of(error: &io::Error, why: String) -> Failure {
+        let is_gone = error.kind() == io::ErrorKind::NotConnected;
+        Failure { why, is_gone }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        let is_gone = false;
+        Failure { why, is_gone }
+    }
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> String {
+        failure.why
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.why)
+    }
+}
+
 type Result<T> = std::result::Result<T, String>;
 
 impl Repository {
     /// Opens the repository; the error is one line that names it.
-    pub fn open(path: &Path, access: Access) -> Result<Repository> {
-        let place = Box::new(Directory::open(path, access)?);
-        Ok(Repository { place })
+    pub fn open(address: &Address, access: Access) -> Result<Repository> {
+        let place: Box<dyn Place> = match address {
+            Address::Directory(path) => Box::new(Directory::open(path, access)?),
+            Address::Store(url) => open_store(&StoreAddress::parse(url)?, access)?,
+        };
+        Ok(Repository::of(place))
+    }
+
+    /// The repository whose files are in this place.
+    pub fn of(place: Box<dyn Place>) -> Repository {
+        Repository { place }
     }
 
     /// Begins to add the chunks of a backup.
-    pub fn begin(&self) -> NewChunks<'_> {
-        NewChunks {
+    pub fn begin(&self, trust: Trust) -> Result<NewChunks<'_>> {
+        let files = self.place.begin(trust);
+        Ok(NewChunks {
             repository: self,
-            files: self.place.begin(),
+            files: files.map_err(|error| self.failed(&error))?,
             believed: HashSet::new(),
-        }
+        })
     }
 
     fn failed(&self, error: &io::Error) -> String {
@@ -52,24 +96,27 @@ impl Repository {
     }
 
     /// Reads a chunk of `bytes` bytes and checks it; otherwise what is wrong with it.
-    pub fn chunk(&self, name: ChunkName, bytes: usize) -> Result<Vec<u8>> {
+    pub fn chunk(&self, name: ChunkName, bytes: usize) -> std::result::Result<Vec<u8>, Failure> {
         match self.place.read(&chunk_file(name), bytes + 1) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(format!("chunk {name} is missing"))
+                Err(format!("chunk {name} is missing").into())
             }
-            Err(error) => Err(format!("chunk {name} cannot be read: {error}")),
+            Err(error) => {
+                let why = format!("chunk {name} cannot be read: {error}");
+                Err(Failure::of(&error, why))
+            }
             Ok(found) if found.len() != bytes || ChunkName::of(&found) != name => {
-                Err(format!("chunk {name} is damaged"))
+                Err(format!("chunk {name} is damaged").into())
             }
             Ok(found) => Ok(found),
         }
     }
 
     /// Makes the backup one of the repository: all of its chunks are there.
-    pub fn add(&self, manifest: &Manifest) -> io::Result<()> {
-        let text = manifest.write();
-        self.place
-            .write(&manifest_file(&manifest.id), text.as_bytes())
+    pub fn add(&self, manifest: &Manifest) -> Result<()> {
+        let (file, text) = (manifest_file(&manifest.id), manifest.write());
+        let added = self.place.write(&file, text.as_bytes());
+        added.map_err(|error| self.failed(&error))
     }
 
     /// The names of all backups, oldest first.
@@ -84,26 +131,24 @@ impl Repository {
     }
 
     /// The manifest of a backup.
-    pub fn manifest(&self, id: &str) -> Result<Manifest> {
-        let bad = |why: &dyn std::fmt::Display| format!("backup `{id}`: {why}");
+    pub fn manifest(&self, id: &str) -> std::result::Result<Manifest, Failure> {
+        let bad = |why: &dyn fmt::Display| format!("backup `{id}`: {why}");
         let is_name = !id.is_empty() && !id.contains('/') && !id.starts_with('.');
         if !is_name {
-            return Err(bad(&"that is no name of a backup"));
+            return Err(bad(&"that is no name of a backup").into());
         }
-        let bytes = self
-            .place
-            .read(&manifest_file(id), MANIFEST_BYTES_MAX)
-            .map_err(|error| bad(&error))?;
+        let bytes = self.place.read(&manifest_file(id), MANIFEST_BYTES_MAX);
+        let bytes = bytes.map_err(|error| Failure::of(&error, bad(&error)))?;
         let text = String::from_utf8(bytes).map_err(|_| bad(&"it is no text"))?;
         let manifest = Manifest::parse(&text).map_err(|why| bad(&why))?;
         match manifest.id == id {
             true => Ok(manifest),
-            false => Err(bad(&"its manifest is another's")),
+            false => Err(bad(&"its manifest is another's").into()),
         }
     }
 
-    /// Reads every chunk of a backup; the first damage of each file. `read` is told the bytes of each chunk.
-    pub fn verify(&self, manifest: &Manifest, read: &mut dyn FnMut(u64)) -> Vec<Damage> {
+    /// Reads every chunk of a backup; the first damage of each file. `read` is told the bytes of each chunk. Fails where the place is gone.
+    pub fn verify(&self, manifest: &Manifest, read: &mut dyn FnMut(u64)) -> Result<Vec<Damage>> {
         let mut damages = Vec::new();
         for file in &manifest.files {
             let mut check = |(number, name)| {
@@ -112,15 +157,17 @@ impl Repository {
                 self.chunk(name, bytes).map(|_| ())
             };
             let chunks = file.chunks.iter().copied().enumerate();
-            if let Some(why) = chunks.map(&mut check).find_map(std::result::Result::err) {
-                damages.push(Damage {
+            match chunks.map(&mut check).find_map(std::result::Result::err) {
+                None => {}
+                Some(failure) if failure.is_gone => return Err(failure.into()),
+                Some(failure) => damages.push(Damage {
                     id: manifest.id.clone(),
                     file: file.name.clone(),
-                    why,
-                });
+                    why: failure.into(),
+                }),
             }
         }
-        damages
+        Ok(damages)
     }
 
     /// Removes these backups, and every chunk that no other one needs; the bytes that became free.
@@ -156,25 +203,32 @@ pub struct NewChunks<'r> {
 }
 
 impl NewChunks<'_> {
-    /// Keeps the chunk; whether it was new. One that another backup has left is read and believed only if it is whole: a backup
-    /// can be restored when it is done, whatever a disk did to those before it.
-    pub fn put(&mut self, bytes: &[u8]) -> io::Result<(ChunkName, bool)> {
+    /// Keeps the chunk; whether it was new. One that another backup has left is believed only if it is whole, as far as the place
+    /// vouches for that or else when it has been read: a backup can be restored when it is done, whatever became of those before it.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(ChunkName, bool)> {
         let name = ChunkName::of(bytes);
         if !self.believed.insert(name) {
             return Ok((name, false));
         }
         let file = chunk_file(name);
-        if self.repository.chunk(name, bytes.len()).is_ok() {
+        let is_whole = match self.files.look_up(&file, bytes.len()) {
+            Held::No => false,
+            Held::Whole => true,
+            Held::Unread => self.repository.chunk(name, bytes.len()).is_ok(),
+        };
+        if is_whole {
             self.files.keep(&file);
             return Ok((name, false));
         }
-        self.files.write(&file, bytes)?;
+        let written = self.files.write(&file, bytes);
+        written.map_err(|error| self.repository.failed(&error))?;
         Ok((name, true))
     }
 
     /// All chunks are there to stay on return.
-    pub fn finish(self) -> io::Result<()> {
-        self.files.finish()
+    pub fn finish(self) -> Result<()> {
+        let finished = self.files.finish();
+        finished.map_err(|error| self.repository.failed(&error))
     }
 }
 
@@ -182,6 +236,18 @@ impl NewChunks<'_> {
 pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
     let left = file_bytes.saturating_sub(number as u64 * CHUNK_BYTES as u64);
     left.min(CHUNK_BYTES as u64) as usize
+}
+
+#[cfg(feature = "object-store")]
+fn open_store(address: &StoreAddress, access: Access) -> Result<Box<dyn Place>> {
+    Ok(Box::new(crate::backup::store::Store::open(
+        address, access,
+    )?))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn open_store(address: &StoreAddress, _: Access) -> Result<Box<dyn Place>> {
+    Err(format!("`{address}`: this build knows no object stores"))
 }
 
 fn chunk_file(name: ChunkName) -> String {
@@ -200,14 +266,19 @@ fn last_part(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::backup::manifest::BackedUpFile;
     use crate::backup::place::MARK_FILE;
 
+    fn open(path: &Path, access: Access) -> Result<Repository> {
+        Repository::open(&Address::Directory(path.to_owned()), access)
+    }
+
     fn repository() -> (tempfile::TempDir, Repository) {
         let directory = tempfile::tempdir().unwrap();
-        let repository = Repository::open(directory.path(), Access::Change).unwrap();
+        let repository = open(directory.path(), Access::Add).unwrap();
         (directory, repository)
     }
 
@@ -216,7 +287,7 @@ mod tests {
             id: id.into(),
             ..Manifest::default()
         };
-        let mut new = repository.begin();
+        let mut new = repository.begin(Trust::Length).unwrap();
         for (number, content) in contents.iter().enumerate() {
             let chunks = content.chunks(CHUNK_BYTES);
             let chunks = chunks.map(|chunk| new.put(chunk).unwrap().0);
@@ -233,7 +304,7 @@ mod tests {
 
     fn damages(repository: &Repository, id: &str) -> Vec<Damage> {
         let manifest = repository.manifest(id).unwrap();
-        repository.verify(&manifest, &mut |_| {})
+        repository.verify(&manifest, &mut |_| {}).unwrap()
     }
 
     #[test]
@@ -241,7 +312,7 @@ mod tests {
         let (_directory, repository) = repository();
         let large = vec![7; CHUNK_BYTES + 5];
         backup(&repository, "a", &[&large, b"only a"]);
-        let mut new = repository.begin();
+        let mut new = repository.begin(Trust::Length).unwrap();
         assert!(!new.put(&large[..CHUNK_BYTES]).unwrap().1);
         new.finish().unwrap();
         backup(&repository, "b", &[&large, b"only b"]);
@@ -285,7 +356,7 @@ mod tests {
         ];
         for cut in 0..=steps.len() {
             steps[..cut].iter().for_each(|step| step());
-            let repository = Repository::open(path, Access::Change).unwrap();
+            let repository = open(path, Access::Add).unwrap();
             backup(&repository, "a", &[b"first"]);
             assert_eq!(damages(&repository, "a"), []);
             drop(repository);
@@ -299,7 +370,7 @@ mod tests {
         }
         // Chunks without a mark are somebody's.
         fs::create_dir_all(path.join(CHUNKS).join("ab")).unwrap();
-        assert!(Repository::open(path, Access::Change).is_err());
+        assert!(open(path, Access::Add).is_err());
     }
 
     #[test]
@@ -314,11 +385,9 @@ mod tests {
     #[test]
     fn other_directories_are_not_taken_over() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(Repository::open(directory.path(), Access::Read).is_err());
+        assert!(open(directory.path(), Access::Read).is_err());
         fs::write(directory.path().join("letter"), b"dear").unwrap();
-        let error = Repository::open(directory.path(), Access::Change)
-            .err()
-            .unwrap();
+        let error = open(directory.path(), Access::Add).err().unwrap();
         assert!(error.contains("no repository"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
@@ -326,12 +395,12 @@ mod tests {
     #[test]
     fn one_changes_it_at_a_time() {
         let (directory, repository) = repository();
-        for access in [Access::Change, Access::Read] {
-            assert!(Repository::open(directory.path(), access).is_err());
+        for access in [Access::Add, Access::Remove, Access::Read] {
+            assert!(open(directory.path(), access).is_err());
         }
         drop(repository);
-        let _reader = Repository::open(directory.path(), Access::Read).unwrap();
-        assert!(Repository::open(directory.path(), Access::Read).is_ok());
-        assert!(Repository::open(directory.path(), Access::Change).is_err());
+        let _reader = open(directory.path(), Access::Read).unwrap();
+        assert!(open(directory.path(), Access::Read).is_ok());
+        assert!(open(directory.path(), Access::Add).is_err());
     }
 }

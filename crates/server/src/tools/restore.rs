@@ -123,7 +123,7 @@ fn chosen(repository: &Repository, id: Option<&str>) -> Result<Manifest, String>
             .pop()
             .ok_or("the repository holds no backup")?,
     };
-    repository.manifest(&id)
+    Ok(repository.manifest(&id)?)
 }
 
 /// Has the restored journal go on to the moment.
