@@ -1,40 +1,25 @@
-//! A directory of backups: chunks named by what they hold, and a manifest for each backup.
+//! A repository of backups: chunks named by what they hold, and a manifest for each backup.
 //!
-//! What two backups have in common is kept once: a second one costs what has changed. Keeps true: a chunk under its name is whole and
-//! synced, whatever was killed; a manifest appears when all of its chunks are there and their names survive a power loss, and goes before any of
-//! them. One process adds or removes at a time. docs/formats/backup.md describes the files.
+//! What two backups have in common is kept once: a second one costs what has changed. Keeps true: a manifest appears when all of its chunks are
+//! there to stay, and goes before any of them. Where the files are is the place's (`place`), which keeps each of them whole.
+//! docs/formats/backup.md describes the files.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::io;
 
-use quarry_journal::files::real::create_durably;
-use rustix::fs::{FlockOperation, flock};
-
-use crate::backup::batch::{Batch, DRAFT_SUFFIX, Disk, RealDisk};
+use crate::backup::address::{Address, StoreAddress};
+use crate::backup::batch::DRAFT_SUFFIX;
+use crate::backup::directory::Directory;
 use crate::backup::manifest::{CHUNK_BYTES, ChunkName, Manifest};
-use crate::backup::steps;
+use crate::backup::place::{Access, CHUNKS, Held, MANIFESTS, NewFiles, Place, Trust};
 
-/// Names the directory as ours, and is locked while it is used.
-const MARK_FILE: &str = "quarry.backups";
-const MARK: &str = "quarry backups 1\n";
-const CHUNKS: &str = "chunks";
-const MANIFESTS: &str = "backups";
+/// A longer manifest is none: it would be of more than ten terabytes.
+const MANIFEST_BYTES_MAX: usize = 256 << 20;
 
 /// An open repository.
 pub struct Repository {
-    path: PathBuf,
-    _lock: File,
-}
-
-/// How a repository is opened.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// To add and remove, alone. A directory that is missing or empty becomes one.
-    Change,
-    /// To read beside other readers.
-    Read,
+    place: Box<dyn Place>,
 }
 
 /// A file of a backup that lacks something or has it wrong.
@@ -45,118 +30,125 @@ pub struct Damage {
     pub why: String,
 }
 
+/// Why something of a repository could not be read.
+#[derive(Debug)]
+pub struct Failure {
+    why: String,
+    /// Nothing else of the repository could be read either.
+    pub is_gone: bool,
+}
+
+impl Failure {
+    fn of(error: &io::Error, why: String) -> Failure {
+        let is_gone = error.kind() == io::ErrorKind::NotConnected;
+        Failure { why, is_gone }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        let is_gone = false;
+        Failure { why, is_gone }
+    }
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> String {
+        failure.why
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.why)
+    }
+}
+
 type Result<T> = std::result::Result<T, String>;
 
 impl Repository {
-    /// Opens the directory; the error is one line that names it.
-    pub fn open(path: &Path, access: Access) -> Result<Repository> {
-        let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
-        let mark = path.join(MARK_FILE);
-        if access == Access::Change && !mark.exists() {
-            if !is_unused(path) {
-                return Err(bad(&"it holds files and is no repository of backups"));
-            }
-            for part in [CHUNKS, MANIFESTS] {
-                create_durably(&path.join(part)).map_err(|error| bad(&error))?;
-            }
-            write_durably(&mark, MARK.as_bytes()).map_err(|error| bad(&error))?;
-        }
-        let mut lock = File::open(&mark).map_err(|_| bad(&"it is no repository of backups"))?;
-        let operation = match access {
-            Access::Change => FlockOperation::NonBlockingLockExclusive,
-            Access::Read => FlockOperation::NonBlockingLockShared,
+    /// Opens the repository; the error is one line that names it.
+    pub fn open(address: &Address, access: Access) -> Result<Repository> {
+        let place: Box<dyn Place> = match address {
+            Address::Directory(path) => Box::new(Directory::open(path, access)?),
+            Address::Store(url) => open_store(&StoreAddress::parse(url)?, access)?,
         };
-        flock(&lock, operation).map_err(|_| bad(&"another process uses it"))?;
-        let mut found = String::new();
-        lock.read_to_string(&mut found)
-            .map_err(|error| bad(&error))?;
-        if found != MARK {
-            return Err(bad(&"it is a repository of another version"));
-        }
-        Ok(Repository {
-            path: path.to_owned(),
-            _lock: lock,
-        })
+        Ok(Repository::of(place))
     }
 
-    fn chunk_path(&self, name: ChunkName) -> PathBuf {
-        let name = name.to_string();
-        self.path.join(CHUNKS).join(&name[..2]).join(name)
-    }
-
-    fn manifest_path(&self, id: &str) -> PathBuf {
-        self.path.join(MANIFESTS).join(id)
+    /// The repository whose files are in this place.
+    pub fn of(place: Box<dyn Place>) -> Repository {
+        Repository { place }
     }
 
     /// Begins to add the chunks of a backup.
-    pub fn begin<'r>(&'r self, disk: &'r dyn Disk) -> NewChunks<'r> {
-        NewChunks {
+    pub fn begin(&self, trust: Trust) -> Result<NewChunks<'_>> {
+        let files = self.place.begin(trust);
+        Ok(NewChunks {
             repository: self,
-            batch: Batch::new(disk),
+            files: files.map_err(|error| self.failed(&error))?,
             believed: HashSet::new(),
-        }
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> String {
+        format!("`{}`: {error}", self.place.address())
     }
 
     /// Reads a chunk of `bytes` bytes and checks it; otherwise what is wrong with it.
-    pub fn chunk(&self, name: ChunkName, bytes: usize) -> Result<Vec<u8>> {
-        let mut found = Vec::with_capacity(bytes + 1);
-        let read = File::open(self.chunk_path(name))
-            .and_then(|mut file| steps::read(&mut file, bytes + 1, &mut found));
-        match read {
+    pub fn chunk(&self, name: ChunkName, bytes: usize) -> std::result::Result<Vec<u8>, Failure> {
+        match self.place.read(&chunk_file(name), bytes + 1) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(format!("chunk {name} is missing"))
+                Err(format!("chunk {name} is missing").into())
             }
-            Err(error) => Err(format!("chunk {name} cannot be read: {error}")),
-            Ok(_) if found.len() != bytes || ChunkName::of(&found) != name => {
-                Err(format!("chunk {name} is damaged"))
+            Err(error) => {
+                let why = format!("chunk {name} cannot be read: {error}");
+                Err(Failure::of(&error, why))
             }
-            Ok(_) => Ok(found),
+            Ok(found) if found.len() != bytes || ChunkName::of(&found) != name => {
+                Err(format!("chunk {name} is damaged").into())
+            }
+            Ok(found) => Ok(found),
         }
     }
 
     /// Makes the backup one of the repository: all of its chunks are there.
-    pub fn add(&self, manifest: &Manifest) -> io::Result<()> {
-        write_durably(
-            &self.manifest_path(&manifest.id),
-            manifest.write().as_bytes(),
-        )
+    pub fn add(&self, manifest: &Manifest) -> Result<()> {
+        let (file, text) = (manifest_file(&manifest.id), manifest.write());
+        let added = self.place.write(&file, text.as_bytes());
+        added.map_err(|error| self.failed(&error))
     }
 
     /// The names of all backups, oldest first.
     pub fn ids(&self) -> Result<Vec<String>> {
-        let bad = |error: io::Error| format!("`{}`: {error}", self.path.display());
-        let mut ids = Vec::new();
-        for entry in fs::read_dir(self.path.join(MANIFESTS)).map_err(bad)? {
-            let name = entry
-                .map_err(bad)?
-                .file_name()
-                .to_string_lossy()
-                .into_owned();
-            if !name.ends_with(DRAFT_SUFFIX) {
-                ids.push(name);
-            }
-        }
+        let files = self.place.list(MANIFESTS);
+        let files = files.map_err(|error| self.failed(&error))?;
+        let names = files.iter().map(|file| last_part(&file.name));
+        let is_whole = |name: &&str| !name.ends_with(DRAFT_SUFFIX);
+        let mut ids: Vec<String> = names.filter(is_whole).map(str::to_owned).collect();
         ids.sort();
         Ok(ids)
     }
 
     /// The manifest of a backup.
-    pub fn manifest(&self, id: &str) -> Result<Manifest> {
-        let bad = |why: &dyn std::fmt::Display| format!("backup `{id}`: {why}");
+    pub fn manifest(&self, id: &str) -> std::result::Result<Manifest, Failure> {
+        let bad = |why: &dyn fmt::Display| format!("backup `{id}`: {why}");
         let is_name = !id.is_empty() && !id.contains('/') && !id.starts_with('.');
         if !is_name {
-            return Err(bad(&"that is no name of a backup"));
+            return Err(bad(&"that is no name of a backup").into());
         }
-        let text = fs::read_to_string(self.manifest_path(id)).map_err(|error| bad(&error))?;
+        let bytes = self.place.read(&manifest_file(id), MANIFEST_BYTES_MAX);
+        let bytes = bytes.map_err(|error| Failure::of(&error, bad(&error)))?;
+        let text = String::from_utf8(bytes).map_err(|_| bad(&"it is no text"))?;
         let manifest = Manifest::parse(&text).map_err(|why| bad(&why))?;
         match manifest.id == id {
             true => Ok(manifest),
-            false => Err(bad(&"its manifest is another's")),
+            false => Err(bad(&"its manifest is another's").into()),
         }
     }
 
-    /// Reads every chunk of a backup; the first damage of each file. `read` is told the bytes of each chunk.
-    pub fn verify(&self, manifest: &Manifest, read: &mut dyn FnMut(u64)) -> Vec<Damage> {
+    /// Reads every chunk of a backup; the first damage of each file. `read` is told the bytes of each chunk. Fails where the place is gone.
+    pub fn verify(&self, manifest: &Manifest, read: &mut dyn FnMut(u64)) -> Result<Vec<Damage>> {
         let mut damages = Vec::new();
         for file in &manifest.files {
             let mut check = |(number, name)| {
@@ -165,41 +157,39 @@ impl Repository {
                 self.chunk(name, bytes).map(|_| ())
             };
             let chunks = file.chunks.iter().copied().enumerate();
-            if let Some(why) = chunks.map(&mut check).find_map(std::result::Result::err) {
-                damages.push(Damage {
+            match chunks.map(&mut check).find_map(std::result::Result::err) {
+                None => {}
+                Some(failure) if failure.is_gone => return Err(failure.into()),
+                Some(failure) => damages.push(Damage {
                     id: manifest.id.clone(),
                     file: file.name.clone(),
-                    why,
-                });
+                    why: failure.into(),
+                }),
             }
         }
-        damages
+        Ok(damages)
     }
 
     /// Removes these backups, and every chunk that no other one needs; the bytes that became free.
     pub fn remove(&self, ids: &[String]) -> Result<u64> {
-        let bad = |error: io::Error| format!("`{}`: {error}", self.path.display());
+        let bad = |error: io::Error| self.failed(&error);
         let mut needed = HashSet::new();
         for id in self.ids()?.iter().filter(|id| !ids.contains(id)) {
             let files = self.manifest(id)?.files;
             needed.extend(files.into_iter().flat_map(|file| file.chunks));
         }
-        for id in ids.iter().collect::<BTreeSet<_>>() {
-            fs::remove_file(self.manifest_path(id)).map_err(bad)?;
-        }
-        sync(&self.path.join(MANIFESTS)).map_err(bad)?;
-        let mut freed = 0;
-        for directory in fs::read_dir(self.path.join(CHUNKS)).map_err(bad)? {
-            for entry in fs::read_dir(directory.map_err(bad)?.path()).map_err(bad)? {
-                let entry = entry.map_err(bad)?;
-                let name = ChunkName::parse(&entry.file_name().to_string_lossy());
-                if name.is_some_and(|name| needed.contains(&name)) {
-                    continue;
-                }
-                freed += entry.metadata().map_err(bad)?.len();
-                fs::remove_file(entry.path()).map_err(bad)?;
-            }
-        }
+        let ids: BTreeSet<&String> = ids.iter().collect();
+        let manifests: Vec<String> = ids.into_iter().map(|id| manifest_file(id)).collect();
+        self.place.remove(&manifests).map_err(bad)?;
+        self.place.sync(MANIFESTS).map_err(bad)?;
+        let mut unneeded = self.place.list(CHUNKS).map_err(bad)?;
+        unneeded.retain(|file| {
+            let name = ChunkName::parse(last_part(&file.name));
+            !name.is_some_and(|name| needed.contains(&name))
+        });
+        let freed = unneeded.iter().map(|file| file.bytes).sum();
+        let names: Vec<String> = unneeded.into_iter().map(|file| file.name).collect();
+        self.place.remove(&names).map_err(bad)?;
         Ok(freed)
     }
 }
@@ -207,41 +197,38 @@ impl Repository {
 /// The chunks that a backup adds to a repository.
 pub struct NewChunks<'r> {
     repository: &'r Repository,
-    batch: Batch<'r>,
+    files: Box<dyn NewFiles + 'r>,
     /// Those that it has read or written.
     believed: HashSet<ChunkName>,
 }
 
 impl NewChunks<'_> {
-    /// Keeps the chunk; whether it was new. One that another backup has left is read and believed only if it is whole: a backup
-    /// can be restored when it is done, whatever a disk did to those before it.
-    pub fn put(&mut self, bytes: &[u8]) -> io::Result<(ChunkName, bool)> {
+    /// Keeps the chunk; whether it was new. One that another backup has left is believed only if it is whole, as far as the place
+    /// vouches for that or else when it has been read: a backup can be restored when it is done, whatever became of those before it.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(ChunkName, bool)> {
         let name = ChunkName::of(bytes);
         if !self.believed.insert(name) {
             return Ok((name, false));
         }
-        let path = self.repository.chunk_path(name);
-        let directory = path.parent().unwrap_or(&self.repository.path);
-        if self.repository.chunk(name, bytes.len()).is_ok() {
-            // Whoever wrote it may have been killed before its name was synced.
-            self.batch.sync_directory(directory);
+        let file = chunk_file(name);
+        let is_whole = match self.files.look_up(&file, bytes.len()) {
+            Held::No => false,
+            Held::Whole => true,
+            Held::Unread => self.repository.chunk(name, bytes.len()).is_ok(),
+        };
+        if is_whole {
+            self.files.keep(&file);
             return Ok((name, false));
         }
-        match fs::create_dir(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let mut draft = self.batch.create(&path)?;
-        draft.write(bytes)?;
-        self.batch.add(draft)?;
+        let written = self.files.write(&file, bytes);
+        written.map_err(|error| self.repository.failed(&error))?;
         Ok((name, true))
     }
 
-    /// All chunks survive a power loss on return.
-    pub fn finish(mut self) -> io::Result<()> {
-        let chunks = self.repository.path.join(CHUNKS);
-        self.batch.sync_directory(&chunks);
-        self.batch.finish()
+    /// All chunks are there to stay on return.
+    pub fn finish(self) -> Result<()> {
+        let finished = self.files.finish();
+        finished.map_err(|error| self.repository.failed(&error))
     }
 }
 
@@ -251,40 +238,47 @@ pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
     left.min(CHUNK_BYTES as u64) as usize
 }
 
-/// Whether the directory is missing or empty, or has nothing but what the making of a repository leaves that is cut off before its mark.
-fn is_unused(path: &Path) -> bool {
-    let is_left_over = |entry: io::Result<fs::DirEntry>| {
-        entry.is_ok_and(|entry| match entry.file_name().to_str() {
-            Some(CHUNKS | MANIFESTS) => {
-                fs::read_dir(entry.path()).is_ok_and(|mut within| within.next().is_none())
-            }
-            name => name.and_then(|name| name.strip_suffix(DRAFT_SUFFIX)) == Some(MARK_FILE),
-        })
-    };
-    fs::read_dir(path).map_or(true, |mut entries| entries.all(is_left_over))
+#[cfg(feature = "object-store")]
+fn open_store(address: &StoreAddress, access: Access) -> Result<Box<dyn Place>> {
+    Ok(Box::new(crate::backup::store::Store::open(
+        address, access,
+    )?))
 }
 
-/// Writes a file that has its name only when it is whole, and survives power loss on return.
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut batch = Batch::new(&RealDisk);
-    let mut draft = batch.create(path)?;
-    draft.write(bytes)?;
-    batch.add(draft)?;
-    batch.finish()
+#[cfg(not(feature = "object-store"))]
+fn open_store(address: &StoreAddress, _: Access) -> Result<Box<dyn Place>> {
+    Err(format!("`{address}`: this build knows no object stores"))
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+fn chunk_file(name: ChunkName) -> String {
+    let name = name.to_string();
+    format!("{CHUNKS}/{}/{name}", &name[..2])
+}
+
+fn manifest_file(id: &str) -> String {
+    format!("{MANIFESTS}/{id}")
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
     use crate::backup::manifest::BackedUpFile;
+    use crate::backup::place::MARK_FILE;
+
+    fn open(path: &Path, access: Access) -> Result<Repository> {
+        Repository::open(&Address::Directory(path.to_owned()), access)
+    }
 
     fn repository() -> (tempfile::TempDir, Repository) {
         let directory = tempfile::tempdir().unwrap();
-        let repository = Repository::open(directory.path(), Access::Change).unwrap();
+        let repository = open(directory.path(), Access::Add).unwrap();
         (directory, repository)
     }
 
@@ -293,7 +287,7 @@ mod tests {
             id: id.into(),
             ..Manifest::default()
         };
-        let mut new = repository.begin(&RealDisk);
+        let mut new = repository.begin(Trust::Length).unwrap();
         for (number, content) in contents.iter().enumerate() {
             let chunks = content.chunks(CHUNK_BYTES);
             let chunks = chunks.map(|chunk| new.put(chunk).unwrap().0);
@@ -310,7 +304,7 @@ mod tests {
 
     fn damages(repository: &Repository, id: &str) -> Vec<Damage> {
         let manifest = repository.manifest(id).unwrap();
-        repository.verify(&manifest, &mut |_| {})
+        repository.verify(&manifest, &mut |_| {}).unwrap()
     }
 
     #[test]
@@ -318,7 +312,7 @@ mod tests {
         let (_directory, repository) = repository();
         let large = vec![7; CHUNK_BYTES + 5];
         backup(&repository, "a", &[&large, b"only a"]);
-        let mut new = repository.begin(&RealDisk);
+        let mut new = repository.begin(Trust::Length).unwrap();
         assert!(!new.put(&large[..CHUNK_BYTES]).unwrap().1);
         new.finish().unwrap();
         backup(&repository, "b", &[&large, b"only b"]);
@@ -334,9 +328,10 @@ mod tests {
 
     #[test]
     fn damage_is_found_and_named() {
-        let (_directory, repository) = repository();
+        let (directory, repository) = repository();
         let manifest = backup(&repository, "a", &[b"first", b"second", b"third"]);
-        let path = |file: usize| repository.chunk_path(manifest.files[file].chunks[0]);
+        let file = |file: usize| chunk_file(manifest.files[file].chunks[0]);
+        let path = |number: usize| directory.path().join(file(number));
         fs::write(path(0), b"fiRst").unwrap();
         fs::remove_file(path(2)).unwrap();
         let found = damages(&repository, "a");
@@ -361,7 +356,7 @@ mod tests {
         ];
         for cut in 0..=steps.len() {
             steps[..cut].iter().for_each(|step| step());
-            let repository = Repository::open(path, Access::Change).unwrap();
+            let repository = open(path, Access::Add).unwrap();
             backup(&repository, "a", &[b"first"]);
             assert_eq!(damages(&repository, "a"), []);
             drop(repository);
@@ -375,7 +370,7 @@ mod tests {
         }
         // Chunks without a mark are somebody's.
         fs::create_dir_all(path.join(CHUNKS).join("ab")).unwrap();
-        assert!(Repository::open(path, Access::Change).is_err());
+        assert!(open(path, Access::Add).is_err());
     }
 
     #[test]
@@ -390,11 +385,9 @@ mod tests {
     #[test]
     fn other_directories_are_not_taken_over() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(Repository::open(directory.path(), Access::Read).is_err());
+        assert!(open(directory.path(), Access::Read).is_err());
         fs::write(directory.path().join("letter"), b"dear").unwrap();
-        let error = Repository::open(directory.path(), Access::Change)
-            .err()
-            .unwrap();
+        let error = open(directory.path(), Access::Add).err().unwrap();
         assert!(error.contains("no repository"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
@@ -402,12 +395,12 @@ mod tests {
     #[test]
     fn one_changes_it_at_a_time() {
         let (directory, repository) = repository();
-        for access in [Access::Change, Access::Read] {
-            assert!(Repository::open(directory.path(), access).is_err());
+        for access in [Access::Add, Access::Remove, Access::Read] {
+            assert!(open(directory.path(), access).is_err());
         }
         drop(repository);
-        let _reader = Repository::open(directory.path(), Access::Read).unwrap();
-        assert!(Repository::open(directory.path(), Access::Read).is_ok());
-        assert!(Repository::open(directory.path(), Access::Change).is_err());
+        let _reader = open(directory.path(), Access::Read).unwrap();
+        assert!(open(directory.path(), Access::Read).is_ok());
+        assert!(open(directory.path(), Access::Add).is_err());
     }
 }

@@ -13,8 +13,10 @@ use quarry_journal::archive::{History, Line, Range, Tip};
 use quarry_journal::{Files, RealFiles};
 use quarry_tools::Progress;
 
+use crate::backup::address::Address;
 use crate::backup::manifest::Manifest;
-use crate::backup::repository::{Access, Repository};
+use crate::backup::place::Access;
+use crate::backup::repository::Repository;
 use crate::process::config::{ArchiveCommand, FlushArchive};
 use crate::tools::backup::port;
 use crate::tools::link::Link;
@@ -30,7 +32,7 @@ type Result<T> = std::result::Result<T, String>;
 /// Runs the command; the exit code of the process.
 pub fn run(command: &ArchiveCommand) -> ExitCode {
     let done = match command {
-        ArchiveCommand::List { place, from } => list(&place.archive, from.as_deref()),
+        ArchiveCommand::List { place, from } => list(&place.archive, from.as_ref()),
         ArchiveCommand::Verify { place } => verify(&place.archive),
         ArchiveCommand::Remove { place, from } => remove(&place.archive, from),
         ArchiveCommand::Flush(options) => flush(options),
@@ -51,7 +53,7 @@ pub fn files(path: &Path) -> Result<Arc<dyn Files>> {
     Ok(Arc::new(files))
 }
 
-fn list(path: &Path, from: Option<&Path>) -> Result<()> {
+fn list(path: &Path, from: Option<&Address>) -> Result<()> {
     let bad = |error: quarry_journal::Error| format!("`{}`: {error}", path.display());
     let question = |history: &History| history.lines();
     let (history, lines) = History::ask(&files(path)?, &question).map_err(bad)?;
@@ -112,22 +114,35 @@ fn print_restorable(
 ) -> Result<()> {
     let mut backups: Vec<Manifest> = Vec::new();
     for id in repository.ids()? {
-        backups.extend(repository.manifest(&id).ok());
+        match repository.manifest(&id) {
+            Ok(manifest) => backups.push(manifest),
+            Err(failure) if failure.is_gone => return Err(failure.into()),
+            // Nothing is restored from a damaged one.
+            Err(_) => {}
+        }
     }
     backups.sort_by_key(|backup| backup.lsn);
     let ranges = line.ranges(history);
     let mut has_one = false;
     for (number, range) in ranges.iter().enumerate() {
-        let is_within = |backup: &&Manifest| {
+        let is_within = |backup: &Manifest| {
             let begins_before = backup.lsn + 1 >= range.first_lsn && backup.lsn <= range.last_lsn;
-            begins_before
-                && moment::goes_on(repository, backup, line, history, range.last_lsn)
-                    .unwrap_or(false)
+            match begins_before {
+                true => moment::goes_on(repository, backup, line, history, range.last_lsn),
+                false => Ok(false),
+            }
         };
-        if let Some(first) = backups.iter().find(is_within) {
-            has_one = true;
-            let tip = tip.filter(|_| number + 1 == ranges.len());
-            print_reach(first, range, tip);
+        for backup in &backups {
+            match is_within(backup) {
+                Ok(true) => {
+                    has_one = true;
+                    let tip = tip.filter(|_| number + 1 == ranges.len());
+                    print_reach(backup, range, tip);
+                    break;
+                }
+                Err(failure) if failure.is_gone => return Err(failure.into()),
+                Ok(false) | Err(_) => {}
+            }
         }
     }
     if !has_one {
@@ -167,7 +182,7 @@ fn verify(path: &Path) -> Result<()> {
 }
 
 /// Removes what comes before the oldest backup.
-fn remove(path: &Path, from: &Path) -> Result<()> {
+fn remove(path: &Path, from: &Address) -> Result<()> {
     let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
     let repository = Repository::open(from, Access::Read)?;
     let mut oldest = None;

@@ -14,9 +14,10 @@ use quarry_bson::{Document, RawDocument, RawValue, doc};
 use quarry_tools::Progress;
 use rustix::fs::{Advice, fadvise};
 
-use crate::backup::batch::RealDisk;
+use crate::backup::address::Address;
 use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
-use crate::backup::repository::{Access, NewChunks, Repository};
+use crate::backup::place::{Access, Trust};
+use crate::backup::repository::{NewChunks, Repository};
 use crate::backup::steps;
 use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
@@ -51,12 +52,16 @@ pub fn run(command: &BackupCommand) -> ExitCode {
 
 fn create(options: &CreateBackup) -> Result<()> {
     give_way();
-    let repository = Repository::open(&options.to, Access::Change)?;
+    let repository = Repository::open(&options.to, Access::Add)?;
+    let trust = match options.reread {
+        true => Trust::Content,
+        false => Trust::Length,
+    };
     let begun = Instant::now();
     let mut copy = OpenCopy::open(options)?;
     let mut manifest = copy.manifest();
     let mut reading = Reading {
-        chunks: repository.begin(&RealDisk),
+        chunks: repository.begin(trust)?,
         progress: Progress::of_bytes("backing up", Some(copy.bytes())),
         bytes_a_second_max: options.rate.map(|rate| f64::from(rate) * MB),
         new_bytes: 0,
@@ -71,12 +76,11 @@ fn create(options: &CreateBackup) -> Result<()> {
         new_bytes,
         ..
     } = reading;
-    let failed = |error: io::Error| format!("`{}`: {error}", options.to.display());
-    chunks.finish().map_err(failed)?;
+    chunks.finish()?;
     drop(progress);
     // As long as the cursor is open its files are those that were read.
     copy.stay_open()?;
-    repository.add(&manifest).map_err(failed)?;
+    repository.add(&manifest)?;
     copy.close();
     say!(
         "{}: {} files, {:.1} MB, {:.1} MB of them new, in {:.1} s",
@@ -274,7 +278,7 @@ impl Reading<'_> {
             let repeated = file.chunks.last().filter(|_| chunk == previous);
             let (name, is_new) = match repeated {
                 Some(name) => (*name, false),
-                None => self.chunks.put(&chunk).map_err(failed)?,
+                None => self.chunks.put(&chunk)?,
             };
             file.chunks.push(name);
             read += chunk.len() as u64;
@@ -296,7 +300,7 @@ impl Reading<'_> {
     }
 }
 
-fn list(from: &Path) -> Result<()> {
+fn list(from: &Address) -> Result<()> {
     let repository = Repository::open(from, Access::Read)?;
     let mut damages = 0;
     for id in repository.ids()? {
@@ -307,6 +311,7 @@ fn list(from: &Path) -> Result<()> {
                 manifest.files.len(),
                 manifest.bytes() as f64 / MB
             ),
+            Err(failure) if failure.is_gone => return Err(failure.into()),
             Err(why) => {
                 damages += 1;
                 say!("{why}");
@@ -324,7 +329,7 @@ fn none_of(damages: usize) -> Result<()> {
     }
 }
 
-fn verify(from: &Path, id: Option<&str>) -> Result<()> {
+fn verify(from: &Address, id: Option<&str>) -> Result<()> {
     give_way();
     let repository = Repository::open(from, Access::Read)?;
     let ids = match id {
@@ -335,6 +340,7 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
     for id in &ids {
         let manifest = match repository.manifest(id) {
             Ok(manifest) => manifest,
+            Err(failure) if failure.is_gone => return Err(failure.into()),
             Err(why) => {
                 damages += 1;
                 say!("{why}");
@@ -344,6 +350,7 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
         let progress = Progress::of_bytes("verifying", Some(manifest.bytes()));
         let found = repository.verify(&manifest, &mut |bytes| progress.add(bytes, 0));
         drop(progress);
+        let found = found?;
         for damage in &found {
             say!("{}: `{}`: {}", damage.id, damage.file, damage.why);
         }
@@ -359,8 +366,8 @@ fn verify(from: &Path, id: Option<&str>) -> Result<()> {
     none_of(damages)
 }
 
-fn remove(from: &Path, ids: &[String], keep: Option<u32>) -> Result<()> {
-    let repository = Repository::open(from, Access::Change)?;
+fn remove(from: &Address, ids: &[String], keep: Option<u32>) -> Result<()> {
+    let repository = Repository::open(from, Access::Remove)?;
     let all = repository.ids()?;
     let ids = match keep {
         Some(keep) => all[..all.len().saturating_sub(keep as usize)].to_vec(),

@@ -5,7 +5,7 @@ use quarry_journal::archive::{Cut, History, Line, Moment};
 use quarry_journal::inspect;
 
 use crate::backup::manifest::{CHUNK_BYTES, Manifest};
-use crate::backup::repository::{Repository, chunk_bytes};
+use crate::backup::repository::{Failure, Repository, chunk_bytes};
 use crate::process::config::RestoreMoment;
 use crate::process::engine::JOURNAL;
 
@@ -102,7 +102,7 @@ pub fn backup_before(repository: &Repository, way: &Way, id: Option<&str>) -> Re
         match repository.manifest(id) {
             Ok(manifest) => backups.push(manifest),
             // A damaged one stands in the way of nothing but itself.
-            Err(why) if ids.len() == 1 => return Err(why),
+            Err(failure) if ids.len() == 1 || failure.is_gone => return Err(failure.into()),
             Err(why) => eprintln!("quarry restore: {why}"),
         }
     }
@@ -111,7 +111,7 @@ pub fn backup_before(repository: &Repository, way: &Way, id: Option<&str>) -> Re
         match goes_on(repository, &backup, &way.line, &way.history, way.cut.lsn) {
             Ok(true) => return Ok(backup),
             Ok(false) => {}
-            Err(why) if ids.len() == 1 => return Err(why),
+            Err(failure) if ids.len() == 1 || failure.is_gone => return Err(failure.into()),
             Err(why) => eprintln!("quarry restore: backup `{}`: {why}", backup.id),
         }
     }
@@ -128,7 +128,7 @@ pub fn goes_on(
     line: &Line,
     history: &History,
     cut_lsn: u64,
-) -> Result<bool> {
+) -> std::result::Result<bool, Failure> {
     let mut segments = Vec::new();
     for file in &backup.files {
         let is_segment = file.name.starts_with(JOURNAL) && file.name.ends_with(".segment");

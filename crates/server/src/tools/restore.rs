@@ -15,7 +15,8 @@ use quarry_tools::Progress;
 
 use crate::backup::batch::{Batch, RealDisk};
 use crate::backup::manifest::{BackedUpFile, Manifest};
-use crate::backup::repository::{Access, Repository, chunk_bytes};
+use crate::backup::place::Access;
+use crate::backup::repository::{Repository, chunk_bytes};
 use crate::process::config::Restore;
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
 use crate::process::engine::JOURNAL;
@@ -122,7 +123,7 @@ fn chosen(repository: &Repository, id: Option<&str>) -> Result<Manifest, String>
             .pop()
             .ok_or("the repository holds no backup")?,
     };
-    repository.manifest(&id)
+    Ok(repository.manifest(&id)?)
 }
 
 /// Has the restored journal go on to the moment.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use super::audit::AuditSettings;
@@ -9,6 +10,7 @@ use super::encryption::{EncryptionSettings, KeyFileOption};
 use super::options::OtherFlags;
 use super::tls::TlsSettings;
 use super::values::{ConsoleMode, Durability, EngineName, LogFormat, LogRotate, MdbxSync};
+use crate::backup::address::Address;
 
 /// The heading of flags that are there because mongod has them.
 const AS_MONGOD: &str = "As mongod has them";
@@ -121,6 +123,11 @@ pub struct LoginOptions {
     pub tls_certificate_key_file: Option<PathBuf>,
 }
 
+/// Reads the address of a repository: of a directory or an object store.
+fn address() -> ValueParser {
+    PathBufValueParser::new().map(Address::of).into()
+}
+
 /// The subcommands of `quarry backup`.
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
@@ -128,23 +135,23 @@ pub enum BackupCommand {
     Create(CreateBackup),
     /// List the backups of a repository
     List {
-        /// The repository
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
+        /// The repository, a directory or s3://BUCKET/PREFIX
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Address,
     },
     /// Read every byte of a backup, or of all, and check it
     Verify {
-        /// The repository
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
+        /// The repository, a directory or s3://BUCKET/PREFIX
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Address,
         /// The backup; all without it
         id: Option<String>,
     },
     /// Remove backups, and what only they needed
     Remove {
-        /// The repository
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
+        /// The repository, a directory or s3://BUCKET/PREFIX
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Address,
         /// The backups
         #[arg(required_unless_present = "keep")]
         ids: Vec<String>,
@@ -157,9 +164,9 @@ pub enum BackupCommand {
 /// The flags of `quarry backup create`.
 #[derive(Debug, Args)]
 pub struct CreateBackup {
-    /// The repository; made when it is missing
-    #[arg(long, value_name = "DIRECTORY")]
-    pub to: PathBuf,
+    /// The repository, a directory or s3://BUCKET/PREFIX with credentials in the environment; made when it is missing
+    #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+    pub to: Address,
     /// Data directory of the server, whose port is found there
     #[arg(long, value_name = "DIRECTORY", default_value = "data")]
     pub dbpath: PathBuf,
@@ -171,14 +178,17 @@ pub struct CreateBackup {
     /// Read at most this many MB a second
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
+    /// Read what an object store has already, and send again what is damaged there; in a directory that is always done
+    #[arg(long)]
+    pub reread: bool,
 }
 
 /// The flags of `quarry restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The repository
-    #[arg(long, value_name = "DIRECTORY")]
-    pub from: PathBuf,
+    /// The repository, a directory or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+    pub from: Address,
     /// The backup; the latest without it
     #[arg(long)]
     pub id: Option<String>,
@@ -232,8 +242,8 @@ pub enum ArchiveCommand {
         #[command(flatten)]
         place: ArchivePlace,
         /// The repository of the backups that data would be restored from
-        #[arg(long, value_name = "DIRECTORY")]
-        from: Option<PathBuf>,
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Option<Address>,
     },
     /// Read every byte of the archive and check it
     Verify {
@@ -244,9 +254,9 @@ pub enum ArchiveCommand {
     Remove {
         #[command(flatten)]
         place: ArchivePlace,
-        /// The repository
-        #[arg(long, value_name = "DIRECTORY")]
-        from: PathBuf,
+        /// The repository, a directory or s3://BUCKET/PREFIX
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Address,
     },
     /// Have a running server bring its archive up to everything that was acknowledged
     Flush(FlushArchive),
