@@ -348,12 +348,15 @@ impl State {
             operations,
             long,
         });
-        if now - window.begun < WINDOW {
+        let passed = now - window.begun;
+        if passed < WINDOW {
             return;
         }
         let begun = operations.saturating_sub(window.operations);
-        let short = begun.saturating_sub(long - window.long);
-        self.are_short_about = short > SHORT_MIN.max(crowd as u64);
+        let short = u128::from(begun.saturating_sub(long - window.long));
+        // Only long operations look: since the last one did, many short ones may have been without being many at a time.
+        let within_a_window = short * WINDOW.as_micros() / passed.as_micros();
+        self.are_short_about = within_a_window > u128::from(SHORT_MIN).max(crowd as u128);
         self.window = Some(Window {
             begun: now,
             operations,
@@ -635,5 +638,17 @@ mod tests {
         }
         assert_eq!(pass(&mut state, 100), 2);
         assert_eq!(pass(&mut state, 100), 1);
+    }
+
+    #[test]
+    fn short_operations_are_about_by_how_many_there_are_at_a_time() {
+        let turns = turns(2);
+        let mut state = turns.lock();
+        let begun = Instant::now();
+        state.count(begun, Some(0));
+        state.count(begun + 100 * WINDOW, Some(100 * SHORT_MIN));
+        assert_eq!(state.limit(), 2, "nobody has looked for long");
+        state.count(begun + 101 * WINDOW, Some(200 * SHORT_MIN));
+        assert_eq!(state.limit(), 1);
     }
 }

@@ -79,23 +79,39 @@ struct Redacting {
     bare: Buffer,
 }
 
+impl Redact {
+    /// The redaction of a document that was read; `bare` takes the document without the metadata that it came with.
+    fn redaction<'r>(
+        &'r self,
+        read: RawDocument<'r>,
+        bare: &'r mut Buffer,
+    ) -> Result<Redaction<'r>> {
+        let mut metadata = None;
+        let root = match self.metadata.is_empty() {
+            true => read,
+            false => {
+                interrupts::work_on_bytes(read.len_bytes())?;
+                bare.fill(|out| metadata = Some(metadata::split(read, out)))?
+            }
+        };
+        Ok(Redaction {
+            decide: &self.decide,
+            root,
+            metadata,
+        })
+    }
+}
+
 impl RunningStage for Redacting {
     fn next(&mut self, upstream: &mut Upstream<'_, '_>, out: &mut Vec<u8>) -> Result<bool> {
-        while let Some(read) = upstream.read(&mut self.buffer)? {
-            let mut metadata = None;
-            let root = match self.stage.metadata.is_empty() {
-                true => read,
-                false => {
-                    interrupts::work_on_bytes(read.len_bytes())?;
-                    let split = |out: &mut Vec<u8>| metadata = Some(metadata::split(read, out));
-                    self.bare.fill(split)?
-                }
-            };
-            let redaction = Redaction {
-                decide: &self.stage.decide,
-                root,
-                metadata,
-            };
+        let Redacting {
+            stage,
+            buffer,
+            bare,
+        } = self;
+        while let Some(read) = upstream.read(buffer)? {
+            let redaction = stage.redaction(read, bare)?;
+            let root = redaction.root;
             let is_kept = match redaction.decision(root)? {
                 Decision::Prune => false,
                 Decision::Keep => {
@@ -107,8 +123,8 @@ impl RunningStage for Redacting {
                     true
                 }
             };
-            self.buffer.empty();
-            self.bare.empty();
+            buffer.empty();
+            bare.empty();
             if is_kept {
                 return Ok(true);
             }
@@ -117,17 +133,23 @@ impl RunningStage for Redacting {
     }
 
     fn each(&mut self, upstream: &mut Upstream<'_, '_>, show: &mut Show<'_>) -> Result<()> {
-        let Redacting { stage, buffer } = self;
-        upstream.each(&mut |root| {
-            let decide = &stage.decide;
-            let redaction = Redaction { decide, root };
+        let Redacting {
+            stage,
+            buffer,
+            bare,
+        } = self;
+        upstream.each(&mut |read| {
+            let redaction = stage.redaction(read, bare)?;
+            let root = redaction.root;
             match redaction.decision(root)? {
-                Decision::Prune => Ok(()),
-                Decision::Keep => show(root),
+                Decision::Prune => {}
+                Decision::Keep => show(root)?,
                 Decision::Descend => show_made(buffer, show, |out| {
                     redaction.descend(root, DocumentBuilder::new(out))
-                }),
+                })?,
             }
+            bare.empty();
+            Ok(())
         })?;
         buffer.empty();
         Ok(())
