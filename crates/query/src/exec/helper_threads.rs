@@ -160,12 +160,18 @@ fn parts(
         return Ok(None);
     };
     let left = snapshot.documents()?.saturating_sub(examined);
-    let distance = line.part(left / bounds.part_documents.max(1));
+    let distance = line.part(line.first(), left / bounds.part_documents.max(1));
     let Some(frontier) = line.key_beyond(snapshot, line.first(), distance)? else {
         return Ok(None);
     };
     let own = KeyRange::new(rest.start, frontier.clone());
     let behind = (frontier, rest.end);
-    let parts = Parts::new(line, behind, distance, bounds.part_documents, helpers);
+    let parts = Parts::new(
+        line,
+        behind,
+        distance,
+        (left, bounds.part_documents),
+        helpers,
+    );
     Ok(Some((parts, own)))
 }

@@ -50,9 +50,9 @@ impl KeyLine {
         &self.first
     }
 
-    /// The distance that one of so many equal parts of the line has.
-    pub fn part(&self, parts: u64) -> u128 {
-        (self.last - self.number(&self.first)) / u128::from(parts.max(1))
+    /// The distance that one of so many equal parts of the line behind a key has.
+    pub fn part(&self, key: &[u8], parts: u64) -> u128 {
+        self.last.saturating_sub(self.number(key)) / u128::from(parts.max(1))
     }
 
     fn number(&self, key: &[u8]) -> u128 {

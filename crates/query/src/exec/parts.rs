@@ -48,8 +48,10 @@ struct State {
     /// Where the next part begins; none once all are handed out, and while somebody looks where that part ends.
     frontier: Option<Vec<u8>>,
     is_claiming: bool,
-    /// How long on the line a part is.
+    /// How long on the line a part is, as the ones before it tell.
     distance: u128,
+    /// About how many documents are in parts that nobody has read yet.
+    left: u64,
     held_bytes: usize,
     helpers: usize,
     /// The first thread wants no more.
@@ -98,12 +100,13 @@ pub(super) enum Next {
 }
 
 impl Parts {
-    /// The parts of the rest of a range from `frontier` on, which is a key of the line.
+    /// The parts of the rest of a range from `frontier` on, which is a key of the line. About so many documents are `left`, and
+    /// `part_documents` is what a part is to have.
     pub fn new(
         line: KeyLine,
         (frontier, end): (Vec<u8>, Vec<u8>),
         distance: u128,
-        part_documents: u64,
+        (left, part_documents): (u64, u64),
         helpers: usize,
     ) -> Parts {
         Parts {
@@ -116,6 +119,7 @@ impl Parts {
                 frontier: Some(frontier),
                 is_claiming: false,
                 distance,
+                left,
                 held_bytes: 0,
                 helpers,
                 is_over: false,
@@ -182,13 +186,17 @@ impl Parts {
         snapshot: &CollectionSnapshot,
         count: usize,
     ) -> Result<(MutexGuard<'s, State>, Vec<KeyRange>)> {
-        let (Some(mut from), distance) = (state.frontier.take(), state.distance) else {
+        let Some(mut from) = state.frontier.take() else {
             return Ok((state, Vec::new()));
         };
+        let (learnt, parts_left) = (state.distance, state.left / self.part_documents.max(1));
         state.is_claiming = true;
         drop(state);
         let (mut parts, mut frontier, mut failed) = (Vec::with_capacity(count), None, None);
         for _ in 0..count {
+            // Keys may be denser from here on than they were: numbers that take a byte more are. No part has more than its share of what is
+            // left of the line.
+            let distance = learnt.min(self.line.part(&from, parts_left));
             let ends_at = self.line.key_beyond(snapshot, &from, distance);
             match ends_at {
                 Ok(Some(key)) => {
@@ -239,6 +247,7 @@ impl Parts {
     pub fn finish(&self, number: u64, documents: u64, rest: Option<KeyRange>, work: ThreadWork) {
         let mut state = self.lock();
         state.work.add(work);
+        state.left = state.left.saturating_sub(documents);
         if rest.is_none() || documents > self.part_documents {
             state.learn(documents, self.part_documents);
         }
@@ -252,7 +261,9 @@ impl Parts {
 
     /// The first thread has read so many documents of a part by itself.
     pub fn learn(&self, documents: u64) {
-        self.lock().learn(documents, self.part_documents);
+        let mut state = self.lock();
+        state.left = state.left.saturating_sub(documents);
+        state.learn(documents, self.part_documents);
     }
 
     /// A helper has ended.
