@@ -82,7 +82,10 @@ pub use index::definition::{
 pub use index::document_filter::{
     DocumentFilter, DocumentValidator, FilterLanguage, NoFilterLanguage,
 };
-pub use index::entry::{IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, meeting_cut_keys};
+pub use index::entry::{
+    IndexEntry, is_widened_by_cut_keys, may_meet_cut_keys, may_stand_among_cut_keys,
+    meeting_cut_keys,
+};
 pub use index::index_filters::{IndexFilter, IndexFilters};
 pub use index::keys::KeyGenerator;
 pub use index::kind::{IndexKinds, NoIndexKinds, SpecialKeys, TakeKey};

@@ -266,6 +266,23 @@ proptest! {
 }
 
 #[test]
+fn a_test_of_keys_goes_on_among_cut_keys_which_are_in_no_order() {
+    let fixture = open();
+    fixture
+        .index(doc! { "key": { "b": 1, "a": (-1) } })
+        .unwrap();
+    let long = |letters: usize, tail: i32| format!("{}{tail:02}", "x".repeat(letters));
+    let documents: Vec<Document> = (0..20)
+        .map(|n| doc! { "_id": n, "a": [(long(3000, n).as_str()), (long(2200, n).as_str())], "b": "b" })
+        .collect();
+    assert!(fixture.insert(&documents).errors.is_empty());
+    let pattern = format!("^{}", "x".repeat(3000));
+    let filter = doc! { "a": { "$regex": (pattern.as_str()) }, "b": { "$lt": "c" } };
+    let hint = Value::from(doc! { "b": 1, "a": (-1) });
+    assert_eq!(fixture.find(&filter, Some(&hint), None).len(), 20);
+}
+
+#[test]
 fn a_unique_index_tells_long_keys_apart_behind_the_cut() {
     for is_built in [false, true] {
         let fixture = open();

@@ -235,7 +235,7 @@ impl Search<'_> {
                 if number % parts == part {
                     match met.entry(hash) {
                         Entry::Occupied(mut known) => {
-                            self.note(known.get_mut(), entry.record_key)?
+                            self.note(known.get_mut(), entry.record_key)?;
                         }
                         Entry::Vacant(free) => {
                             free.insert(Met::One(entry.record_key.to_vec()));

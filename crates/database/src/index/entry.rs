@@ -147,6 +147,12 @@ pub fn is_widened_by_cut_keys(range: &KeyRange) -> bool {
     range.start.len() > CUT_BYTES || range.end.len() > CUT_BYTES
 }
 
+/// Whether a stored key may be a cut one, or stand among cut ones that begin as it does: those are in the order of their hashes, not of
+/// their whole keys. Behind any other key come only keys whose whole keys are greater than it.
+pub fn may_stand_among_cut_keys(key: &[u8]) -> bool {
+    key.len() >= CUT_BYTES
+}
+
 /// Whether a range made by `meeting_cut_keys` may hold cut keys.
 pub fn may_meet_cut_keys(range: &KeyRange) -> bool {
     range.start.len() >= CUT_BYTES

@@ -383,3 +383,70 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+    use quarry_database::{Database, Level, Namespace, Operation};
+
+    use super::*;
+    use crate::exec::{InsertRequest, insert};
+
+    const DOCUMENTS: u64 = 20_000;
+    const PART: u64 = 64;
+
+    /// Documents with these numbers as their `_id`s.
+    fn collection(numbers: impl Iterator<Item = i64>) -> (Database, Namespace) {
+        let database = Database::open_in_memory().unwrap();
+        let namespace = Namespace::parse("db.c").unwrap();
+        let documents: Vec<Document> = numbers.map(|number| doc! { "_id": number }).collect();
+        let documents: Vec<_> = documents.iter().map(Document::as_raw).collect();
+        let request = InsertRequest::new(&namespace, &documents);
+        let inserted = insert(
+            (&database).into(),
+            &Operation::default(),
+            request,
+            Level::Written,
+        );
+        assert!(inserted.unwrap().errors.is_empty());
+        (database, namespace)
+    }
+
+    /// The lengths of all parts, read one after the other.
+    fn lengths(snapshot: &CollectionSnapshot) -> Vec<u64> {
+        let prefix = &snapshot.collection.prefix;
+        let whole = KeyRange::new(prefix.as_bytes(), prefix.end());
+        let line = KeyLine::of(snapshot, &whole).unwrap().unwrap();
+        let distance = line.part(line.first(), DOCUMENTS / PART);
+        let keys = (line.first().to_vec(), whole.end);
+        let parts = Parts::new(line, keys, distance, (DOCUMENTS, PART), 1);
+        let mut lengths = Vec::new();
+        loop {
+            let (state, ranges) = parts.advance(parts.lock(), snapshot, 1).unwrap();
+            drop(state);
+            let Some(range) = ranges.into_iter().next() else {
+                return lengths;
+            };
+            let mut cursor = snapshot.cursor(range).unwrap();
+            cursor.first().unwrap();
+            let mut length = 0;
+            while cursor.valid() {
+                length += 1;
+                cursor.next().unwrap();
+            }
+            parts.learn(length);
+            lengths.push(length);
+        }
+    }
+
+    #[test]
+    fn keys_that_become_denser_still_make_many_parts() {
+        // Some have a byte, and nearly all have two.
+        let (database, namespace) = collection(0..DOCUMENTS as i64);
+        let snapshot = database.snapshot(&namespace).unwrap().unwrap();
+        let lengths = lengths(&snapshot);
+        assert_eq!(lengths.iter().sum::<u64>(), DOCUMENTS);
+        let longest = lengths.iter().max().copied().unwrap_or_default();
+        assert!(longest <= 8 * PART, "{lengths:?}");
+    }
+}

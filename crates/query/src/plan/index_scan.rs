@@ -6,7 +6,8 @@
 
 use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{
-    Cursor, Error, Index, KeyRange, index_entry, index_record_key, meeting_cut_keys,
+    Cursor, Error, Index, KeyRange, index_entry, index_record_key, may_stand_among_cut_keys,
+    meeting_cut_keys,
 };
 use quarry_timing::{Phase, phase};
 
@@ -220,7 +221,7 @@ impl IndexScan {
             let entry = index_entry(index, collection, key, value)?;
             match keyed.test(entry.fields)? {
                 Tested::Passed => {}
-                Tested::FailedUpTo(fields) if !is_reversed => {
+                Tested::FailedUpTo(fields) if !is_reversed && !may_stand_among_cut_keys(key) => {
                     let start = [index.prefix.as_bytes(), &fields].concat();
                     let range = meeting_cut_keys(KeyRange::new(start, Vec::new()));
                     return Ok(Step::Beyond(range.start));
