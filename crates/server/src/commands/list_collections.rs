@@ -209,7 +209,7 @@ impl Listing {
             let mut take = |name: &str, kind: CollectionKind| {
                 if is_seen(user, database, name) {
                     page.keep(filter, |out| {
-                        describe_name(&mut DocumentBuilder::new(out), name, kind)
+                        describe_name(&mut DocumentBuilder::new(out), name, kind);
                     });
                 }
             };
