@@ -1,4 +1,4 @@
-//! The concurrent mode beside an earlier build, over many starts of both ([`earlier_build`](crate::earlier_build)).
+//! The concurrent mode beside an earlier build, over many starts of both ([`earlier_build`]).
 
 use std::fmt::Write as _;
 use std::io;

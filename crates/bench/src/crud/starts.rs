@@ -1,4 +1,4 @@
-//! The CRUD workloads beside an earlier build, over many starts of both ([`earlier_build`](crate::earlier_build)).
+//! The CRUD workloads beside an earlier build, over many starts of both ([`earlier_build`]).
 //!
 //! A start is a brief run of the script: without filler and without waiting for idle processors between cases, because
 //! what a flush costs one side of one start is averaged by the number of starts.
