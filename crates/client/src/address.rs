@@ -1,23 +1,36 @@
 //! A server's address, as it stands in a URI and in what a set says of its members.
 
 use std::fmt;
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
 
 /// The port of a server whose address names none.
 const PORT_DEFAULT: u16 = 27_017;
 
-/// A host and a port.
+/// A host and a port, or a socket of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// A name, an IPv4 address, or an IPv6 address without brackets.
+    /// A name, an IPv4 address, an IPv6 address without brackets, or the path of a socket, which begins with `/`.
     pub host: String,
-    /// The port.
+    /// The port, which a socket of the file system has none of.
     pub port: u16,
 }
 
 impl Address {
-    /// Reads `host`, `host:port` or `[IPv6]:port`; none where the text is no address.
+    /// Reads `host`, `host:port`, `[IPv6]:port` or a path whose slashes are written `%2F`; none where the text is no address.
     #[must_use]
     pub fn parse(text: &str) -> Option<Address> {
+        if text
+            .get(..3)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case("%2F"))
+        {
+            let path = percent_decode_str(text).decode_utf8().ok()?;
+            return Some(Address {
+                host: path.into_owned(),
+                port: PORT_DEFAULT,
+            });
+        }
         let (host, port) = match text.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, behind) = bracketed.split_once(']')?;
@@ -42,10 +55,18 @@ impl Address {
             port,
         })
     }
+
+    /// The socket of the file system that it is; none of a host.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.host.starts_with('/').then(|| Path::new(&self.host))
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = self.path() {
+            return path.display().fmt(f);
+        }
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
             false => write!(f, "{}:{}", self.host, self.port),
@@ -64,11 +85,12 @@ mod tests {
             ("10.0.0.1:5", "10.0.0.1:5"),
             ("[::1]", "[::1]:27017"),
             ("[fe80::1]:99", "[fe80::1]:99"),
+            ("%2Ftmp%2fmongodb-1.sock", "/tmp/mongodb-1.sock"),
         ] {
             assert_eq!(Address::parse(text).unwrap().to_string(), shown);
         }
         for bad in [
-            "", ":1", "a:0", "a:70000", "a:b", "[::1", "[::1]9", "%2Ftmp", "a b",
+            "", ":1", "a:0", "a:70000", "a:b", "[::1", "[::1]9", "%2F%ff", "a%2Fb", "/tmp/s", "a b",
         ] {
             assert_eq!(Address::parse(bad), None, "{bad}");
         }

@@ -184,9 +184,6 @@ fn addresses(hosts: &str, is_behind_user: bool) -> Result<Vec<Address>> {
     match parsed {
         Some(parsed) if parsed.len() <= ADDRESSES_MAX => Ok(parsed),
         Some(_) => bad(format!("a URI names at most {ADDRESSES_MAX} servers")),
-        None if hosts.to_ascii_lowercase().contains("%2f") => {
-            bad("sockets of the file system are not supported yet")
-        }
         None if !is_behind_user => {
             bad("the URI names no servers, as `mongodb://host:port,host:port` does")
         }
@@ -228,6 +225,9 @@ mod tests {
         let parsed = ConnectionString::parse("mongodb://a").unwrap();
         assert_eq!(parsed.shown(), "a:27017");
         assert!(parsed.login.is_none() && parsed.tls.is_none());
+        let parsed = ConnectionString::parse("mongodb://u:p@%2Ftmp%2Fmongodb-1.sock/db").unwrap();
+        assert_eq!(parsed.shown(), "/tmp/mongodb-1.sock");
+        assert_eq!(parsed.database.as_deref(), Some("db"));
         let parsed =
             ConnectionString::parse("mongodb://a:1,b:2/?replicaSet=rs0&W=majority").unwrap();
         assert_eq!(parsed.shown(), "a:1,b:2");
@@ -267,7 +267,6 @@ mod tests {
         for (uri, said) in [
             ("http://a", "begins with `mongodb://`"),
             ("mongodb+srv://a", "not supported yet"),
-            ("mongodb://%2Ftmp%2Fx.sock", "sockets of the file system"),
             ("mongodb://a/?proxyHost=b", "`proxyHost`"),
             ("mongodb://a/?tlsCRLFile=b", "`tlsCRLFile`"),
             ("mongodb://u:p@a/?authMechanism=GSSAPI", "`GSSAPI`"),

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -50,6 +52,10 @@ impl Stream {
 }
 
 fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
+    if let Some(path) = address.path() {
+        // Every call here means the same on both kinds of socket.
+        return Ok(TcpStream::from(OwnedFd::from(UnixStream::connect(path)?)));
+    }
     let mut failed = io::Error::other("the name stands for no address");
     for resolved in (address.host.as_str(), address.port).to_socket_addrs()? {
         let connected = match timeout {

@@ -1,5 +1,6 @@
 //! Measures the cost of security: a login, encryption of round trips beside what it costs a bare echo, and the check of each
-//! operation against its user, as the servers' own timing shows it.
+//! operation against its user, as the servers' own timing shows it; and what a round trip saves that takes a socket of the file
+//! system instead of the network.
 //!
 //! All sides take turns in one run: each round measures them right after each other, in an order that turns. The bench's own
 //! client speaks TLS by rustls as the server does, so that a round trip holds the encryption of both ends; the echo holds the
@@ -77,29 +78,28 @@ pub fn run(options: &Options) -> io::Result<()> {
         };
         let server = Server::launch(&options.engine, &scratch.join(name), launch)?;
         let stream = Stream::connect(server.port, identity)?;
-        io::Result::Ok(Side {
-            server,
-            stream,
-            reply: Vec::new(),
-            sent: 0,
-        })
+        io::Result::Ok(Side::new(server, stream))
     };
     let file = identity.file.to_string_lossy().into_owned();
     let requires = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", &file];
     let mut plain = start("plain", &[], None)?;
     let mut encrypted = start("encrypted", &requires, Some(&identity))?;
+    let directory = scratch.to_string_lossy();
+    let mut local = start("local", &["--unixSocketPrefix", &directory], None)?;
+    let path = scratch.join(format!("mongodb-{}.sock", local.server.port));
+    local.stream = Stream::open(&path)?;
     let mut guarded = start("guarded", &["--auth"], None)?;
     guarded.command(
         &doc! { "createUser": USER, "pwd": PASSWORD, "roles": ["root"], "$db": "admin" },
     )?;
     let login = Login::learn(&mut guarded.stream, USER, PASSWORD)?;
-    for side in [&mut plain, &mut encrypted, &mut guarded] {
+    for side in [&mut plain, &mut local, &mut encrypted, &mut guarded] {
         side.preload()?;
     }
     let mut report = Report::new("security", "What security costs", "make bench-security");
     report.note(format!(
         "One connection on {}, {} rounds of {} operations a side; medians of a round's operations, then over the rounds. \
-         `TLS` is a server with `--tlsMode requireTLS`, `users` one with `--auth`. The client is the bench's own and encrypts as the \
+         `socket` is a connection by `mongodb-PORT.sock`, `TLS` a server with `--tlsMode requireTLS`, `users` one with `--auth`. The client is the bench's own and encrypts as the \
          server does. The echo answers as many bytes as it got, over the same sockets and the same library: what it \
          takes longer with TLS is what rustls itself takes for both ends.",
         options.engine, options.rounds, options.turn
@@ -107,18 +107,19 @@ pub fn run(options: &Options) -> io::Result<()> {
     let mut check = Vec::new();
     for (name, command) in WORKLOADS {
         eprintln!("{name}");
-        let mut times = [const { Vec::new() }; 3];
+        let mut times = [const { Vec::new() }; 4];
         for round in 0..options.rounds as usize {
-            for place in 0..3 {
-                let which = (round + place) % 3;
-                let side = [&mut plain, &mut encrypted, &mut guarded][which]
+            for place in 0..4 {
+                let which = (round + place) % 4;
+                let side = [&mut plain, &mut local, &mut encrypted, &mut guarded][which]
                     .turn(command, options.turn)?;
                 times[which].push(side);
             }
         }
-        let [plainly, with_tls, with_users] = times.map(|mut side| median(&mut side));
+        let [plainly, locally, with_tls, with_users] = times.map(|mut side| median(&mut side));
         let sides = [
             ("plain".into(), plainly),
+            ("socket".into(), locally),
             ("TLS".into(), with_tls),
             ("users".into(), with_users),
         ];
@@ -174,7 +175,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         "plain",
         &sides,
     );
-    for side in [&mut plain, &mut encrypted, &mut guarded] {
+    for side in [&mut plain, &mut local, &mut encrypted, &mut guarded] {
         side.server.stop()?;
     }
     report.publish("plain")?;
@@ -197,6 +198,15 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
 }
 
 impl Side {
+    fn new(server: Server, stream: Stream) -> Side {
+        Side {
+            server,
+            stream,
+            reply: Vec::new(),
+            sent: 0,
+        }
+    }
+
     fn command(&mut self, body: &Document) -> io::Result<()> {
         round_trip(&mut self.stream, &op_msg(1, 0, body), &mut self.reply)
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ impl Identity {
 pub enum Stream {
     /// Without TLS.
     Plain(TcpStream),
+    /// By a socket of the file system.
+    Unix(UnixStream),
     /// With TLS.
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -80,12 +83,18 @@ impl Stream {
             session, socket,
         ))))
     }
+
+    /// Connects to a socket of the file system.
+    pub fn open(path: &Path) -> io::Result<Stream> {
+        Ok(Stream::Unix(UnixStream::connect(path)?))
+    }
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read(buffer),
+            Stream::Unix(socket) => socket.read(buffer),
             Stream::Encrypted(stream) => stream.read(buffer),
         }
     }
@@ -95,6 +104,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.write(bytes),
+            Stream::Unix(socket) => socket.write(bytes),
             Stream::Encrypted(stream) => stream.write(bytes),
         }
     }
@@ -102,6 +112,7 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(socket) => socket.flush(),
+            Stream::Unix(socket) => socket.flush(),
             Stream::Encrypted(stream) => stream.flush(),
         }
     }

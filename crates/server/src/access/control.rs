@@ -400,9 +400,13 @@ fn load_for(database: &Database, name: &Name, ends: Ends) -> Result<User> {
     if user.may_come_by(ends) {
         return Ok(user);
     }
+    let client = match ends.client {
+        Some(address) => address.to_string(),
+        None => "a socket of the file system".to_owned(),
+    };
     let line = [
         ("user", log::Attribute::Owned(name.to_string())),
-        ("client", ends.client.to_string().into()),
+        ("client", client.into()),
     ];
     log::info("access", "authenticationRestrictions are not met", &line);
     Err(failed())

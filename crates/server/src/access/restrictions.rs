@@ -17,8 +17,8 @@ const ENTRIES_MAX: usize = 1_000;
 /// The two ends of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The client's address.
-    pub client: IpAddr,
+    /// The client's address; none of one that came by a socket of the file system, which meets no restriction.
+    pub client: Option<IpAddr>,
     /// The address that it has connected to, where that is known.
     pub server: Option<IpAddr>,
 }
@@ -120,7 +120,7 @@ impl Restriction {
                 address.is_some_and(|address| ranges.iter().any(|range| range.holds(address)))
             })
         };
-        is_met(&self.client_source, Some(ends.client)) && is_met(&self.server_address, ends.server)
+        is_met(&self.client_source, ends.client) && is_met(&self.server_address, ends.server)
     }
 
     fn document(&self) -> Document {
@@ -205,7 +205,7 @@ mod tests {
 
     fn ends(client: &str, server: &str) -> Ends {
         Ends {
-            client: client.parse().unwrap(),
+            client: client.parse().ok(),
             server: server.parse().ok(),
         }
     }
@@ -226,6 +226,7 @@ mod tests {
             ("::1", "192.168.1.1", true),
             ("::2", "192.168.1.1", false),
             ("127.0.0.1", "unknown", true),
+            ("a socket of the file system", "none", false),
         ] {
             assert_eq!(
                 restrictions.are_met(ends(client, server)),

@@ -8,7 +8,7 @@ use quarry_query::matcher::Matcher;
 use sha2::{Digest, Sha256};
 
 use super::command_events::{Asked, row, targets};
-use super::event::{self, ARGUMENTS_BYTES_MAX, Deed, Doer, bounded};
+use super::event::{self, ARGUMENTS_BYTES_MAX, Deed, Doer, append_local_end, bounded};
 use super::made_collections;
 use super::trail::Trail;
 use crate::access::name::Name;
@@ -185,12 +185,7 @@ impl AuditLog {
     /// Writes what a client says of itself.
     pub fn note_metadata(&self, connection: &Connection, metadata: RawDocument<'_>) -> Result<()> {
         let deed = Deed::new("clientMetadata", |param| {
-            let mut local = param.document("localEndpoint");
-            if let Some(address) = connection.transport.local_address() {
-                local.append("ip", address.ip().to_canonical().to_string().as_str());
-                local.append("port", i32::from(address.port()));
-            }
-            local.finish();
+            append_local_end("localEndpoint", Some(connection), param);
             param.append("clientMetadata", metadata);
         });
         self.note(&deed, &Doer::Client(connection, None), 0)

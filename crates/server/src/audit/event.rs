@@ -11,6 +11,7 @@ use quarry_bson::{DateTime, Document, DocumentBuilder, RawBinary, RawDocument, R
 use crate::access::user::User;
 use crate::dispatch::beginning::beginning_of;
 use crate::net::connections::Connection;
+use crate::net::peer::Peer;
 use crate::observe::log;
 
 /// Longer details are shown as the beginning of their text.
@@ -58,14 +59,12 @@ pub fn document(deed: &Deed, doer: &Doer<'_>, uuid: [u8; 16], result: i32) -> Do
             bytes: &uuid,
         };
         event.append("uuid", RawValue::Binary(uuid));
-        let (local, remote) = match doer {
-            Doer::Server => (None, None),
-            Doer::Client(connection, _) => {
-                (connection.transport.local_address(), Some(connection.peer))
-            }
+        let connection = match doer {
+            Doer::Server => None,
+            Doer::Client(connection, _) => Some(*connection),
         };
-        append_address("local", local, event);
-        append_address("remote", remote, event);
+        append_local_end("local", connection, event);
+        append_remote_end(connection, event);
         let user = match doer {
             Doer::Server => None,
             Doer::Client(_, user) => *user,
@@ -79,8 +78,41 @@ pub fn document(deed: &Deed, doer: &Doer<'_>, uuid: [u8; 16], result: i32) -> Do
     })
 }
 
-fn append_address(name: &str, address: Option<SocketAddr>, event: &mut DocumentBuilder<'_>) {
+/// Appends the server's end of a connection: an address, or the path of a socket.
+pub fn append_local_end(
+    name: &str,
+    connection: Option<&Connection>,
+    event: &mut DocumentBuilder<'_>,
+) {
     let mut shown = event.document(name);
+    match connection {
+        Some(Connection {
+            peer: Peer::Unix(path),
+            ..
+        }) => {
+            shown.append("unix", &*path.to_string_lossy());
+        }
+        _ => append_address(
+            connection.and_then(|connection| connection.transport.local_address()),
+            &mut shown,
+        ),
+    }
+    shown.finish();
+}
+
+fn append_remote_end(connection: Option<&Connection>, event: &mut DocumentBuilder<'_>) {
+    let mut shown = event.document("remote");
+    match connection.map(|connection| &connection.peer) {
+        Some(Peer::Unix(_)) => {
+            shown.append("unix", "anonymous");
+        }
+        peer => append_address(peer.and_then(Peer::internet), &mut shown),
+    }
+    shown.finish();
+}
+
+/// Appends an address; without one it is the server itself.
+fn append_address(address: Option<SocketAddr>, shown: &mut DocumentBuilder<'_>) {
     match address {
         Some(address) => {
             shown.append("ip", address.ip().to_canonical().to_string().as_str());
@@ -90,7 +122,6 @@ fn append_address(name: &str, address: Option<SocketAddr>, event: &mut DocumentB
             shown.append("isSystemUser", true);
         }
     }
-    shown.finish();
 }
 
 /// Appends the user, with all the roles that it has by itself and by others, in MongoDB's lists.

@@ -40,8 +40,16 @@ fn append_options(config: &Config, parsed: &mut DocumentBuilder<'_>) {
         parsed.append("config", &*file.to_string_lossy());
     }
     let mut net = parsed.document("net");
-    net.append("bindIp", config.addresses.join(",").as_str());
+    let named = config.unix_sockets.named.iter();
+    let named = named.map(|path| path.to_string_lossy().into_owned());
+    let addresses: Vec<String> = config.addresses.iter().cloned().chain(named).collect();
+    net.append("bindIp", addresses.join(",").as_str());
     net.append("port", i32::from(config.port));
+    let mut unix = net.document("unixDomainSocket");
+    unix.append("enabled", config.unix_sockets.of_port.is_some());
+    let mode = format!("{:04o}", config.unix_sockets.mode);
+    unix.append("filePermissions", mode.as_str());
+    unix.finish();
     net.append(
         "maxIncomingConnections",
         i64::try_from(config.connections_max).unwrap_or(i64::MAX),

@@ -120,9 +120,10 @@ pub fn append(step: &Step, reply: &mut DocumentBuilder<'_>) {
 /// The ends of the connection, which a user's restrictions are held against.
 pub fn ends(invocation: &Invocation<'_>) -> Ends {
     let connection = invocation.connection;
-    let local = connection.transport.local_address();
+    let client = connection.peer.internet().map(|address| address.ip());
+    let local = client.and_then(|_| connection.transport.local_address());
     Ends {
-        client: connection.peer.ip(),
+        client,
         server: local.map(|address| address.ip()),
     }
 }
@@ -131,7 +132,7 @@ pub fn ends(invocation: &Invocation<'_>) -> Ends {
 pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) -> Result<()> {
     let server = invocation.server;
     let connection = invocation.connection;
-    let peer = connection.peer;
+    let peer = &connection.peer;
     if let Some(audit) = &server.audit {
         let noted = audit.note_login(connection, Some(name), mechanism, 0);
         noted.inspect_err(|_| connection.login.lock().forget())?;
@@ -151,7 +152,7 @@ pub fn note_success(invocation: &Invocation<'_>, name: &Name, mechanism: &str) -
 /// Logs a login that failed, and makes the next ones for its user from its address slower.
 pub fn note_failure(invocation: &Invocation<'_>, who: Option<&(Name, Mechanism)>, why: &str) {
     let server = invocation.server;
-    let peer = invocation.connection.peer;
+    let peer = &invocation.connection.peer;
     let mut line = vec![("client", peer.to_string().into()), ("error", why.into())];
     if let Some((name, mechanism)) = who {
         line.push(("user", log::Attribute::Owned(name.to_string())));

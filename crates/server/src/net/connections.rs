@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::access::login::Login;
 use crate::dispatch::transaction_arguments::TransactionArguments;
+use crate::net::peer::Peer;
 use crate::net::transport::Transport;
 use crate::observe::labels::namespace_hash;
 use crate::sessions::session::SessionId;
@@ -31,7 +32,7 @@ pub struct Connection {
     /// Below zero for one that the console runs a command for: it came by the admin port, and counts as none of the clients'.
     pub id: i64,
     pub transport: Transport,
-    pub peer: SocketAddr,
+    pub peer: Peer,
     /// Who the client has proven to be.
     pub login: Mutex<Login>,
     /// The client's description of itself, from its first hello.
@@ -180,7 +181,7 @@ pub struct Begun {
 }
 
 impl Connection {
-    fn new(id: i64, transport: Transport, peer: SocketAddr, login: Login) -> Connection {
+    fn new(id: i64, transport: Transport, peer: Peer, login: Login) -> Connection {
         Connection {
             id,
             transport,
@@ -345,7 +346,7 @@ impl Connections {
     pub fn add(
         &self,
         transport: Transport,
-        peer: SocketAddr,
+        peer: impl Into<Peer>,
         connections_max: usize,
     ) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
@@ -354,7 +355,7 @@ impl Connections {
             return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let connection = Connection::new(id, transport, peer, Login::default());
+        let connection = Connection::new(id, transport, peer.into(), Login::default());
         let connection = Arc::new(connection);
         open.insert(id, Arc::clone(&connection));
         Some(connection)
@@ -369,7 +370,7 @@ impl Connections {
         login: Login,
     ) -> Arc<Connection> {
         let id = -1 - self.last_of_console.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(id, transport, peer, login));
+        let connection = Arc::new(Connection::new(id, transport, peer.into(), login));
         self.open.lock().insert(id, Arc::clone(&connection));
         connection
     }

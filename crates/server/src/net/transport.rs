@@ -23,6 +23,8 @@ use crate::net::tls_stream::{FAREWELL_BYTES_MAX, HandshakeError, TlsStream, is_f
 /// A stream of bytes to and from one client.
 pub struct Transport {
     stream: TcpStream,
+    /// What is told as the server's end where the socket has no address.
+    stands_for: Option<SocketAddr>,
     /// Set by the thread that serves the connection, when its client has shaken hands.
     tls: OnceLock<Box<TlsStream>>,
 }
@@ -33,17 +35,31 @@ impl Transport {
         stream.set_nodelay(true)?;
         Ok(Transport {
             stream,
+            stands_for: None,
             tls: OnceLock::new(),
         })
+    }
+
+    /// Like `plain`, for a client that came by a socket of the file system instead of the address that it stands for.
+    pub fn unix(stream: UnixStream, stands_for: SocketAddr) -> Transport {
+        Transport {
+            // Every call here means the same on both kinds of socket.
+            stream: TcpStream::from(OwnedFd::from(stream)),
+            stands_for: Some(stands_for),
+            tls: OnceLock::new(),
+        }
     }
 
     /// The stream of a client within this process, which says what it has to say elsewhere: nothing is ever read or written here. The
     /// client is gone once the other end is dropped.
     pub fn in_process() -> io::Result<(Transport, UnixStream)> {
         let (stream, other_end) = UnixStream::pair()?;
-        let stream = TcpStream::from(OwnedFd::from(stream));
-        let tls = OnceLock::new();
-        Ok((Transport { stream, tls }, other_end))
+        let transport = Transport {
+            stream: TcpStream::from(OwnedFd::from(stream)),
+            stands_for: None,
+            tls: OnceLock::new(),
+        };
+        Ok((transport, other_end))
     }
 
     /// Shakes hands with the client, until `deadline` at most; from then on everything is encrypted.
@@ -229,9 +245,9 @@ impl Transport {
     }
 
     /// The address of the server's end: the one that the client has connected to, unless something stands between that
-    /// changes it. None for a socket that is closed.
+    /// changes it. Where it has opened a file, the address that the file stands for. None for a socket that is closed.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.stream.local_addr().ok()
+        self.stands_for.or_else(|| self.stream.local_addr().ok())
     }
 
     /// Whether the client has closed its side. Takes nothing from the stream and never sleeps.

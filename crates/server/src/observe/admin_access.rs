@@ -63,7 +63,7 @@ impl Who {
     /// Whether the user's restrictions let it come from there.
     fn may_come_from(&self, origin: Origin) -> bool {
         let ends = Ends {
-            client: origin.address,
+            client: Some(origin.address),
             server: None,
         };
         match self {
@@ -189,7 +189,7 @@ impl AdminAccess {
         };
         server.access.attempts.succeed(origin.address, &name);
         let from = Ends {
-            client: origin.address,
+            client: Some(origin.address),
             server: None,
         };
         if !user.may_come_by(from) {

@@ -68,7 +68,7 @@ fn append(ended: &Ended<'_>, shows_text: bool, document: &mut DocumentBuilder<'_
         document.append("errCode", error.code);
     }
     document.append("ts", DateTime::now());
-    document.append("client", ended.connection.peer.ip().to_string().as_str());
+    document.append("client", ended.connection.peer.host().as_str());
     let metadata = ended.connection.metadata.lock();
     if let Some(name) = metadata
         .as_ref()

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::process::config::{Config, Face};
 
@@ -16,6 +18,11 @@ pub fn print(config: &Config, port: u16, admin_port: Option<u16>) {
 
 fn text(config: &Config, port: u16, admin_port: Option<u16>) -> String {
     let host = host(config);
+    let place = match (config.addresses.first(), config.unix_sockets.named.first()) {
+        // Nobody reaches it by the network.
+        (None, Some(path)) => escaped(path),
+        _ => format!("{host}:{port}"),
+    };
     let set = config.replica_set.as_ref();
     let mut options: Vec<String> = set
         .map(|set| format!("replicaSet={}", set.name))
@@ -38,7 +45,7 @@ fn text(config: &Config, port: u16, admin_port: Option<u16>) -> String {
         None => "off (--adminPort PORT)".to_owned(),
     };
     format!(
-        "\n  connect:  mongodb://{host}:{port}/{options}\n  console:  {console}\n  options:  quarry serve --help\n\n"
+        "\n  connect:  mongodb://{place}/{options}\n  console:  {console}\n  options:  quarry serve --help\n\n"
     )
 }
 
@@ -50,6 +57,20 @@ fn host(config: &Config) -> String {
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
         _ => first.into(),
     }
+}
+
+/// A path as it stands in a connection string.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(*byte));
+            }
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -78,6 +99,8 @@ mod tests {
             said[0].ends_with("mongodb://127.0.0.1:4000/?replicaSet=rs0"),
             "{said:?}"
         );
+        let said = lines(&["--bind_ip", "/run/a b.sock"]);
+        assert_eq!(said[0], "  connect:  mongodb://%2Frun%2Fa%20b.sock/");
         let said = lines(&["--bind_ip", "::1"]);
         assert!(said[0].ends_with("mongodb://[::1]:4000/"), "{said:?}");
     }

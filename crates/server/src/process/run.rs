@@ -4,6 +4,7 @@
 //! listened to before the data is opened, so that a long replay can be stopped; a second SIGTERM or SIGINT ends the
 //! process at once. Stopping lets writes end, interrupts everything else (`stopping`), and makes everything durable.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -209,7 +210,9 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     let certificates = config.tls.clone().map(Certificates::load);
     let certificates = certificates.transpose().map_err(BadOptions)?;
     // Bound before the data is opened: a second server on the port must not wait for a recovery to say so.
-    let listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
+    let mut listener = Listener::bind(&config.addresses, config.port).map_err(Failure::network)?;
+    let no_socket = listener.bind_unix(&config.unix_sockets);
+    let no_socket = no_socket.map_err(Failure::network)?;
     let directory = DataDirectory::lock(&config.data_directory).map_err(Failure::data_directory)?;
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).map_err(Failure::data_directory)?;
@@ -241,6 +244,9 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
                 ("why", notice.why.into()),
             ],
         );
+    }
+    if let Some(why) = no_socket {
+        log::startup_warning("network", &why);
     }
     let shares = share_descriptors(&mut config);
     if config.engine == EngineName::Memory {
@@ -340,6 +346,11 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         ("address", server.config.addresses.join(",").into()),
         ("port", log::Attribute::from(listener.port())),
     ];
+    let paths = listener.paths().map(Path::to_string_lossy);
+    let paths = paths.collect::<Vec<_>>().join(",");
+    if !paths.is_empty() {
+        attributes.push(("socket", paths.into()));
+    }
     if let Some(port) = admin_port {
         server.set_admin_port(port);
         attributes.push(("adminPort", port.into()));

@@ -72,6 +72,7 @@ fn mongod_says_when_it_waits_for_connections_and_has_no_admin_port() {
         .args([
             "-vv",
             "--nounixsocket",
+            "--objcheck",
             "--setParameter",
             "enableTestCommands=1",
         ])
@@ -103,7 +104,7 @@ fn mongod_says_when_it_waits_for_connections_and_has_no_admin_port() {
     );
     assert!(!seen.contains("adminPort"), "{seen}");
     // One warning an option that has no effect.
-    for option in ["--verbose", "--nounixsocket"] {
+    for option in ["--verbose", "--objcheck"] {
         assert_eq!(
             seen.matches(&format!(r#""option":"{option}""#)).count(),
             1,

@@ -351,7 +351,7 @@ fn login(who: Who, origin: Origin) -> Login {
             user: Some(user),
             generation,
             ends: Some(Ends {
-                client: origin.address,
+                client: Some(origin.address),
                 server: None,
             }),
             ..Login::default()

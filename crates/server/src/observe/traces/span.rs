@@ -4,7 +4,6 @@
 //! is kept of each is the sum. The children stand end to end in the order of the phases, and what is left behind the
 //! last one is `unattributed`. Names and attributes follow OpenTelemetry's conventions for databases where it has them.
 
-use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
@@ -14,6 +13,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use quarry_timing::{Breakdown, OperationKind, Phase, Work};
 
 use super::TraceContext;
+use crate::net::peer::Peer;
 use crate::observe::ended::Ended;
 use crate::observe::timing_document::{LockHolder, signed};
 use crate::sessions::transaction_tags;
@@ -26,7 +26,7 @@ pub struct Finished {
     collection: String,
     opid: u32,
     connection_id: i64,
-    client: SocketAddr,
+    client: Peer,
     plan: Option<String>,
     /// Code, its name and the message.
     error: Option<(i32, String, String)>,
@@ -51,7 +51,7 @@ impl Finished {
             collection: outcome.collection.to_owned(),
             opid: outcome.opid,
             connection_id: ended.connection.id,
-            client: ended.connection.peer,
+            client: ended.connection.peer.clone(),
             plan: ended.plan().map(ToString::to_string),
             error,
             ended: now,
@@ -108,12 +108,14 @@ impl Finished {
             text("db.system.name", "quarry"),
             text("db.namespace", self.database.as_str()),
             text("db.operation.name", self.command_name),
-            text("client.address", self.client.ip().to_string()),
-            number("client.port", u64::from(self.client.port())),
+            text("client.address", self.client.host()),
             number("quarry.opid", u64::from(self.opid)),
             number("quarry.connection_id", self.connection_id.unsigned_abs()),
             number("quarry.unattributed_ns", self.breakdown.unattributed_ns),
         ];
+        if let Some(address) = self.client.internet() {
+            attributes.push(number("client.port", u64::from(address.port())));
+        }
         if !self.collection.is_empty() {
             attributes.push(text("db.collection.name", self.collection.as_str()));
         }

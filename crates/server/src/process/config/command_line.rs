@@ -9,6 +9,7 @@ use super::audit::AuditSettings;
 use super::encryption::{EncryptionSettings, KeyFileOption};
 use super::options::OtherFlags;
 use super::tls::TlsSettings;
+use super::unix_sockets::UnixSocketSettings;
 use super::values::{ConsoleMode, Durability, EngineName, LogFormat, LogRotate, MdbxSync};
 use crate::backup::address::Address;
 
@@ -388,7 +389,7 @@ pub struct Serve {
     /// Port to listen on; 0 takes a free one [default: 27017]
     #[arg(long)]
     pub port: Option<u16>,
-    /// Addresses to listen on, separated by commas [default: 127.0.0.1]
+    /// Addresses to listen on, and paths of sockets of the file system, separated by commas [default: 127.0.0.1]
     #[arg(long = "bind_ip", value_name = "ADDRESSES")]
     pub bind_ip: Option<String>,
     /// Configuration file in the layout of mongod.conf
@@ -409,6 +410,8 @@ pub struct Serve {
     /// Hold commands against the roles of their client's user; without it everybody may do everything
     #[arg(long)]
     pub auth: bool,
+    #[command(flatten)]
+    pub unix_sockets: UnixSocketSettings,
     #[command(flatten)]
     pub tls: TlsSettings,
     #[command(flatten)]

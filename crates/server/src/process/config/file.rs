@@ -185,6 +185,11 @@ impl Leaf {
                 "disabled" => return Ok(None),
                 _ => return Err(format!("`{text}` is neither `enabled` nor `disabled`")),
             },
+            ("net.unixDomainSocket.enabled", _) => match text {
+                "true" => return Ok(None),
+                "false" => "--nounixsocket".into(),
+                _ => return Err(format!("`{text}` is neither true nor false")),
+            },
             ("systemLog.destination", _) => match text {
                 "file" => return Ok(None),
                 _ => return Err(format!("the log cannot go to `{text}`; `file` is served")),
@@ -392,6 +397,7 @@ mod tests {
             "net.port" | "net.maxIncomingConnections" => "4711",
             "net.adminPort" => "4712",
             "net.bindIp" => "10.0.0.1",
+            "net.unixDomainSocket.enabled" => "false",
             "net.compression.compressors" => "zlib",
             "security.authorization" => "enabled",
             "storage.engine" => "memory",

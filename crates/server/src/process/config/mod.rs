@@ -11,8 +11,10 @@ mod file;
 mod journal_settings;
 mod options;
 mod tls;
+mod unix_sockets;
 mod values;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::observe::traces::Endpoint;
@@ -30,6 +32,7 @@ pub use encryption::{EncryptionOptions, EncryptionSettings, KeyFileOption};
 pub use journal_settings::{ArchiveSettings, JournalSettings};
 pub use options::Notice;
 pub use tls::TlsOptions;
+pub use unix_sockets::UnixSockets;
 pub use values::{
     AdminPort, BadOptions, CompressorName, ConsoleMode, Durability, EngineName, LogFormat,
     LogRotate, MdbxSync, Token,
@@ -87,8 +90,10 @@ pub struct Config {
     pub mdbx_sync: Option<MdbxSync>,
     pub journal: JournalSettings,
     pub journal_archive: ArchiveSettings,
+    /// Addresses of the network.
     pub addresses: Vec<String>,
     pub port: u16,
+    pub unix_sockets: UnixSockets,
     pub admin_port: AdminPort,
     /// Opens the admin port of a server with access control.
     pub admin_token: Option<Token>,
@@ -162,6 +167,12 @@ impl Config {
             (None, false) if file.bind_ip_all => every_address(line.ipv6 || file.ipv6).into(),
             (None, false) => file.bind_ip.unwrap_or_else(|| "127.0.0.1".into()),
         };
+        let (addresses, named) = parse_addresses(&addresses)?;
+        let is_local = addresses
+            .iter()
+            .any(|address| reaches_this_machine(address));
+        let unix_sockets = line.unix_sockets.over(file.unix_sockets);
+        let unix_sockets = unix_sockets.sockets(named, is_local, port)?;
         let key_file = line.key_file.or(file.key_file);
         if let Some(path) = &key_file {
             std::fs::File::open(path)
@@ -272,8 +283,9 @@ impl Config {
                     .or(file.journal_compress_above_kb),
             )?,
             journal_archive,
-            addresses: parse_addresses(&addresses)?,
+            addresses,
             port,
+            unix_sockets,
             admin_port,
             admin_token,
             console: line.console.or(file.console),
@@ -458,26 +470,32 @@ fn default_admin_port(port: u16) -> Result<AdminPort, BadOptions> {
     Ok(AdminPort::On(admin))
 }
 
-fn parse_addresses(text: &str) -> Result<Vec<String>, BadOptions> {
+/// The addresses of the network, and the paths of sockets of the file system.
+fn parse_addresses(text: &str) -> Result<(Vec<String>, Vec<PathBuf>), BadOptions> {
     let text = match text {
         "*" => every_address(true),
         text => text,
     };
-    let addresses: Vec<String> = text
-        .split(',')
-        .map(|address| address.trim().to_owned())
-        .collect();
-    if addresses.iter().any(String::is_empty) {
-        return Err(BadOptions(format!(
-            "bind_ip: `{text}` names an empty address"
-        )));
+    let mut addresses = Vec::new();
+    let mut paths = Vec::new();
+    for address in text.split(',').map(str::trim) {
+        match address {
+            "" => {
+                return Err(BadOptions(format!(
+                    "bind_ip: `{text}` names an empty address"
+                )));
+            }
+            path if path.starts_with('/') => paths.push(PathBuf::from(path)),
+            address => addresses.push(address.to_owned()),
+        }
     }
-    if let Some(path) = addresses.iter().find(|address| address.starts_with('/')) {
-        return Err(BadOptions(format!(
-            "bind_ip: `{path}`: Unix domain sockets are not supported yet"
-        )));
-    }
-    Ok(addresses)
+    Ok((addresses, paths))
+}
+
+/// Whether clients of this machine reach who listens there without leaving it.
+fn reaches_this_machine(address: &str) -> bool {
+    let is_local = |address: IpAddr| address.is_loopback() || address.is_unspecified();
+    address == "localhost" || address.parse().is_ok_and(is_local)
 }
 
 fn parse_compressors(text: &str) -> Result<Vec<CompressorName>, BadOptions> {
@@ -495,7 +513,7 @@ impl Config {
         let is_local = |address: &String| {
             address == "localhost"
                 || address
-                    .parse::<std::net::IpAddr>()
+                    .parse::<IpAddr>()
                     .is_ok_and(|address| address.is_loopback())
         };
         !self.addresses.iter().all(is_local)

@@ -266,7 +266,6 @@ const fn only(
     }
 }
 
-const NO_UNIX_SOCKETS: &str = "Unix domain sockets are not listened on";
 const NO_SCRIPTING: &str = "there is no JavaScript in the server";
 const NO_VERBOSITY: &str = "the log has one level; `--slowms` and `profile` show operations";
 const NO_WIREDTIGER: &str = "the storage engine is not WiredTiger";
@@ -318,10 +317,10 @@ pub static OPTIONS: &[OptionRow] = &[
     harmless("objcheck", "", Nothing, "what clients send is always checked"),
     refused("noobjcheck", "", Nothing, "what clients send is always checked"),
     only("", "net.wireObjectCheck", &["true"], "what clients send is always checked", "what clients send is always checked"),
-    harmless("nounixsocket", "", Nothing, NO_UNIX_SOCKETS),
-    only("", "net.unixDomainSocket.enabled", &["false", "true"], NO_UNIX_SOCKETS, "it is `true` or `false`"),
-    harmless("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Value, NO_UNIX_SOCKETS),
-    harmless("filePermissions", "net.unixDomainSocket.filePermissions", Value, NO_UNIX_SOCKETS),
+    served("nounixsocket", "", Nothing),
+    served("", "net.unixDomainSocket.enabled", Value),
+    served("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Value),
+    served("filePermissions", "net.unixDomainSocket.filePermissions", Value),
     served("networkMessageCompressors", "net.compression.compressors", Value),
     served("setParameter", "setParameter.*", Value),
     served("fork", "processManagement.fork", Nothing),
