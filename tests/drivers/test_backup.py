@@ -180,6 +180,56 @@ def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a
         server.kill()
 
 
+def test_a_backup_holds_what_the_engine_has_in_memory_alone(durable, tmp_path):
+    repository = tmp_path / "repository"
+    numbers = range(5_000)
+    with MongoClient(durable.uri) as client:
+
+        def flushes():
+            return client.admin.command("serverStatus")["quarry"]["engineCounters"]["flushes"]
+
+        def change(by):
+            """Documents come and go, and each that stays is another one."""
+            client.load.held.delete_many({"_id": {"$in": [number for number in numbers if number % 7 == by]}})
+            client.load.held.update_many({}, {"$inc": {"n": by}})
+            client.load[f"made {by}"].insert_one({"_id": by})
+            client.load.drop_collection(f"made {by - 1}")
+            return list(client.load.held.find().sort("_id")), sorted(client.load.list_collection_names())
+
+        client.load.held.insert_many([{"_id": number, "n": 0, "f": os.urandom(200)} for number in numbers])
+        client.load.held.create_index("n")
+        before = flushes()
+        states = []
+        for by in range(1, ROUNDS + 1):
+            state = change(by)
+            name, all_mb, new_mb = create(durable, repository)
+            states.append((name, state))
+            assert by == 1 or new_mb < all_mb, "what two backups share of the journal is kept once"
+        assert flushes() == before or durable.engine != "rocksdb", "a backup is no reason for a flush"
+        # What is acknowledged later is in none of them.
+        change(ROUNDS + 1)
+    durable.kill()
+    for name, (documents, collections) in states:
+        server = restored(repository, tmp_path / name, durable.engine, "--id", name)
+        try:
+            validate_everything(server.port)
+            with MongoClient(server.uri) as client:
+                assert list(client.load.held.find().sort("_id")) == documents
+                assert sorted(client.load.list_collection_names()) == collections
+                client.load.held.insert_one({"_id": "later"})
+        finally:
+            assert server.stop() == 0
+    # So has a server that was killed when it took a backup, and a backup of what that one has.
+    durable.start()
+    name, _, _ = create(durable, repository)
+    server = restored(repository, tmp_path / "again", durable.engine, "--id", name)
+    try:
+        with MongoClient(durable.uri) as client, MongoClient(server.uri) as other:
+            assert list(other.load.held.find().sort("_id")) == list(client.load.held.find().sort("_id"))
+    finally:
+        assert server.stop() == 0
+
+
 def begin_slowly(server, repository):
     """A backup that takes long, begun: some of its chunks are there."""
     command = [binary(), "backup", "create", "--dbpath", server.directory, "--to", repository, "--rate", "1"]

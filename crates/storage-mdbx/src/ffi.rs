@@ -155,13 +155,13 @@ impl Env {
         check("make a steady point", code)
     }
 
-    /// Writes the last commit into a new file, which is synced; there it is a steady point.
+    /// Writes the last commit into a new file; there it is a steady point. The file is not synced.
     pub(crate) fn copy_to(&self, file: &Path) -> Result<()> {
         let path = path_of(file)?;
         // SAFETY: the environment is open, and needs no thread of its own for the transaction that this call begins and ends;
         // `path` ends in NUL and outlives the call.
         let code = unsafe {
-            mdbx_sys::mdbx_env_copy(self.as_ptr(), path.as_ptr(), mdbx_sys::MDBX_CP_DEFAULTS)
+            mdbx_sys::mdbx_env_copy(self.as_ptr(), path.as_ptr(), mdbx_sys::MDBX_CP_DONT_FLUSH)
         };
         check(&format!("copy into `{}`", file.display()), code)
     }

@@ -412,14 +412,13 @@ impl Engine for RocksDb {
         self.db.continue_background_work().map_err(from_rocksdb)
     }
 
-    /// The files of tables are shared by name with the copy; the few others are copied.
+    /// The files of tables are shared by name with the copy; the few others are copied. What is in memory alone stays out: its flush
+    /// would keep a processor from readers and writers, and compactions behind it.
     fn copy_to(&self, directory: &Path) -> Result<()> {
-        self.check_open()?;
-        self.flush()?;
         // A close waits for the copy.
         let _open = self.writes.read();
         self.check_open()?;
-        // RocksDB is to begin no flush of its own, for which it would wait without end behind a journal that refuses it.
+        // RocksDB is to begin no flush either, for which it would wait without end behind a journal that refuses it.
         Checkpoint::new(&self.db)
             .and_then(|checkpoint| checkpoint.create_checkpoint_with_log_size(directory, u64::MAX))
             .map_err(from_rocksdb)

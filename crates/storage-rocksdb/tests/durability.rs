@@ -451,3 +451,22 @@ fn what_survives_a_drop_was_asked_for() {
         lsn = first + 1_111;
     }
 }
+
+/// Whoever copies has the rest in the journal, and one that takes nothing for now is in no copy's way.
+#[test]
+fn a_copy_is_made_without_a_flush() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(&root.path().join("engine"));
+    write(&engine, 1);
+    engine.sync().unwrap();
+    write(&engine, 2);
+    let flushes = engine.counters().flushes;
+    engine.set_before_durable(Box::new(|_| Err(Error::Io("the journal is gone".into()))));
+    engine.copy_to(&root.path().join("copy")).unwrap();
+    assert_eq!(engine.counters().flushes, flushes);
+    assert_eq!(engine.durable_lsn(), Ok(1));
+    assert!(has(&engine, 2));
+    let copy = open(&root.path().join("copy"));
+    assert_eq!(copy.durable_lsn(), Ok(1));
+    assert!(has(&copy, 1) && !has(&copy, 2));
+}

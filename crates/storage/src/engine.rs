@@ -79,9 +79,10 @@ pub trait Engine: Send + Sync + 'static {
     /// The applied LSN as of the last durable point: what a reopened engine shows at least.
     fn durable_lsn(&self) -> Result<u64>;
 
-    /// Makes `directory`, which does not exist yet, hold what an engine needs that is opened there: everything written before
-    /// the call, and perhaps later batches, each as a whole. Writes go on meanwhile. It is for the same device: files that
-    /// never change may be shared by name. What is left behind by a failure is the caller's to remove.
+    /// Makes `directory`, which does not exist yet, hold what an engine needs that is opened there: everything that is durable
+    /// at the call, and perhaps batches behind it, in their order and each as a whole. The caller has them all in its journal, so that
+    /// nothing is made durable for a copy, and the copy itself need not survive a power loss. Writes go on meanwhile. It is for
+    /// the same device: files that never change may be shared by name. What is left behind by a failure is the caller's to remove.
     fn copy_to(&self, directory: &Path) -> Result<()> {
         let _ = directory;
         let name = self.name();
