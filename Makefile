@@ -127,7 +127,7 @@ bench-concurrent: build ## 1..64 connections from compiled clients; BEFORE=BINAR
 bench-collections: build ## 100,000 collections with two secondary indexes each
 	@QUARRY=$(QUARRY) $(BENCH) collections
 
-bench-durability: build ## `{j: true}` beside `{w: 1}`, and its p99 while the engine flushes and compacts
+bench-durability: build ## `{j: true}` beside `{w: 1}`, its p99 while the engine flushes and compacts, and how fast a start replays
 	@QUARRY=$(QUARRY) $(BENCH) durability
 
 bench-security: build ## what logins, TLS and the check of users cost

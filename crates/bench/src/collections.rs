@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use quarry_bson::doc;
 
 use crate::concurrent::{key_at, latencies};
+use crate::engine_work::accepted_lsn;
 use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report::Report;
@@ -138,14 +139,6 @@ fn drop_all(client: &mut RawClient) -> io::Result<f64> {
         }
     }
     Ok((last.1 - begun).as_secs_f64())
-}
-
-fn accepted_lsn(client: &mut RawClient) -> io::Result<i64> {
-    client.command(&doc! { "serverStatus": 1, "$db": "admin" })?;
-    let accepted = client.reply().get_path("quarry.journal.acceptedLsn");
-    accepted
-        .and_then(|value| value.as_i64_exact())
-        .ok_or_else(|| io::Error::other("serverStatus does not tell the journal's position"))
 }
 
 fn name(number: u64) -> String {

@@ -1,4 +1,4 @@
-//! Reads from serverStatus what a server's engine did in the background.
+//! Reads from serverStatus what a server's engine did in the background, and how far its journal has come.
 
 use std::io;
 
@@ -54,6 +54,15 @@ impl std::ops::Sub for EngineWork {
             compactions: self.compactions - other.compactions,
         }
     }
+}
+
+/// The position of the journal's last record.
+pub fn accepted_lsn(client: &mut RawClient) -> io::Result<i64> {
+    client.command(&doc! { "serverStatus": 1, "$db": "admin" })?;
+    let accepted = client.reply().get_path("quarry.journal.acceptedLsn");
+    accepted
+        .and_then(|value| value.as_i64_exact())
+        .ok_or_else(|| io::Error::other("serverStatus does not tell the journal's position"))
 }
 
 /// The first document of this name at any depth that a status has.

@@ -92,7 +92,7 @@ enum Command {
         #[arg(long, default_value_t = 5000)]
         turn_ms: u64,
     },
-    /// `{j: true}` beside `{w: 1}`, and its latency while the engine flushes and compacts.
+    /// `{j: true}` beside `{w: 1}`, its latency while the engine flushes and compacts, and how fast a start replays.
     Durability {
         #[arg(long, value_delimiter = ',', default_values_t = ["rocksdb".to_owned(), "mdbx".to_owned()])]
         engines: Vec<String>,
@@ -108,6 +108,12 @@ enum Command {
         tail_turn_ms: u64,
         #[arg(long, default_value_t = 3)]
         tail_rounds: u32,
+        /// How often a server is killed and started again.
+        #[arg(long, default_value_t = 8)]
+        replay_rounds: u32,
+        /// What is written before the first kill; each later one comes a sixteenth later.
+        #[arg(long, default_value_t = 112)]
+        replay_mib: u64,
     },
     /// An honest client beside crowds that take what they can.
     Hostile {
@@ -368,6 +374,8 @@ fn main() -> ExitCode {
             rounds,
             tail_turn_ms,
             tail_rounds,
+            replay_rounds,
+            replay_mib,
         } => durability::run(&durability::Options {
             engines,
             connections,
@@ -375,6 +383,8 @@ fn main() -> ExitCode {
             rounds: rounds.max(1),
             tail_turn: Duration::from_millis(tail_turn_ms),
             tail_rounds: tail_rounds.max(1),
+            replay_rounds: replay_rounds.max(1),
+            replay_mib: replay_mib.max(1),
         }),
         Command::Sessions {
             rounds,

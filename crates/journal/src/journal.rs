@@ -500,6 +500,14 @@ impl Journal {
         self.pipeline.latch.is_thrown()
     }
 
+    /// Gives up the segment that is being made ahead of need, and has no other made: the journal is about to be closed. Whoever
+    /// frees segments until then would wait for one that nobody will need, for as long as a slow disk takes for all its zeros.
+    pub fn stop_preparing(&self) {
+        if let Some(local) = &self.local {
+            local.segments.stop_preparing();
+        }
+    }
+
     /// Accepts what is queued, syncs it, leaves a durable mark behind, and ends the threads.
     pub fn close(&self) -> Result<()> {
         self.backlog.flush();
@@ -507,9 +515,7 @@ impl Journal {
         // What came in between is refused, so that it has an answer.
         self.backlog.flush();
         self.pipeline.wakeups.close();
-        if let Some(local) = &self.local {
-            local.segments.close();
-        }
+        self.stop_preparing();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The threads catch their own failures; a panic there was printed.
             let _ = thread.join();

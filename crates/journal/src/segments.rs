@@ -55,7 +55,7 @@ pub(crate) struct Segments {
     urgent: AtomicBool,
     /// Files stand still: none is made ahead of need, and no index is written. Changed with `making` held.
     is_still: AtomicBool,
-    /// The journal closes: a segment being made ahead of need is given up.
+    /// The journal closes or soon will: a segment being made ahead of need is given up, and no other is begun.
     closing: AtomicBool,
     /// Why no segment could be made ahead of need, when that was tried last.
     unprepared: Mutex<Option<String>>,
@@ -277,7 +277,8 @@ impl Segments {
         let _making = self.making.lock();
         // Whoever hurried before was in a hurry for another segment, or met somebody who freed one.
         self.urgent.store(false, Ordering::Relaxed);
-        if self.table.lock().prepared.is_some() || self.is_still.load(Ordering::Relaxed) {
+        let is_over = self.is_still.load(Ordering::Relaxed) || self.closing.load(Ordering::Relaxed);
+        if is_over || self.table.lock().prepared.is_some() {
             return Ok(());
         }
         self.free_given_up()?;
@@ -315,8 +316,8 @@ impl Segments {
         self.is_still.store(false, Ordering::Relaxed);
     }
 
-    /// Ends `prepare`, whose thread is to be joined.
-    pub fn close(&self) {
+    /// Ends `prepare`, with what it has made so far given up, and has every later one do nothing.
+    pub fn stop_preparing(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 

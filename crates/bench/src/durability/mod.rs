@@ -1,9 +1,10 @@
 //! Measures what `{j: true}` costs: inserts that survive power loss beside inserts that survive a killed process, and how long
-//! the former take while the engine flushes, compacts and checkpoints.
+//! the former take while the engine flushes, compacts and checkpoints; and how fast a start replays what a killed server left.
 //!
-//! One server an engine. Both levels take turns on it, and so do the quiet machine and the loaded one. Against each bar
-//! the report says what was reached.
+//! One server an engine. Both levels take turns on it, and so do the quiet machine and the loaded one. Servers of their own are
+//! killed. Against each bar the report says what was reached.
 
+mod replay;
 mod tail;
 mod throughput;
 
@@ -43,6 +44,10 @@ pub struct Options {
     pub tail_turn: Duration,
     /// How often the quiet machine and the loaded one take turns.
     pub tail_rounds: u32,
+    /// How often a server is killed and started again.
+    pub replay_rounds: u32,
+    /// What is written before a kill, in MiB; a sixteenth more with each round.
+    pub replay_mib: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -116,6 +121,12 @@ pub fn run(options: &Options) -> io::Result<()> {
         bench.throughput(options, &mut report)?;
         bench.tail(options, &mut report)?;
         server.stop()?;
+        replay::measure(
+            engine,
+            &scratch.join(format!("{engine}-replay")),
+            options,
+            &mut report,
+        )?;
     }
     report.publish("durable")?;
     std::fs::remove_dir_all(&scratch)

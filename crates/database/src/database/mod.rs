@@ -253,6 +253,8 @@ impl Database {
         let _ = FilesLock(&self.commits).end();
         self.commits.path().close();
         let journal = self.commits.journal();
+        // The thread of the checkpoints may wait for it, to free others.
+        journal.stop_preparing();
         std::thread::scope(|scope| {
             let (closed, is_closed) = channel::<()>();
             let watch = std::thread::Builder::new().name("closing".into());
