@@ -23,7 +23,7 @@ PYTHON := $(DRIVERS_DIR)/python-newest/bin/python
 
 # Crates that do not link RocksDB are tested in the development profile; those that do, in release only.
 PLAIN_CRATES := quarry-bson quarry-timing quarry-journal quarry-storage quarry-storage-mdbx quarry-keystring quarry-collation \
-	quarry-wire quarry-database quarry-seal quarry-regex quarry-geometry quarry-text quarry-isolation quarry-query quarry-client quarry-tools xtask
+	quarry-wire quarry-database quarry-seal quarry-allocator quarry-regex quarry-geometry quarry-text quarry-isolation quarry-query quarry-client quarry-tools xtask
 ROCKSDB_CRATES := quarry-storage-rocksdb quarry-server quarry-bench
 
 # Crates that others may use: each has a README, whose example is a test of its documentation.

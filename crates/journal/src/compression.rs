@@ -15,8 +15,14 @@ const PLAIN_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 pub(crate) fn pack(group: &[u8], packed: &mut Vec<u8>) -> bool {
     let body = &group[GROUP_HEADER_BYTES..];
     let bytes_max = lz4_flex::block::get_maximum_output_size(body.len());
-    packed.clear();
-    packed.resize(GROUP_HEADER_BYTES + bytes_max, 0);
+    let room_bytes = GROUP_HEADER_BYTES + bytes_max;
+    if packed.capacity() < room_bytes {
+        // Zeros that the kernel has at hand: what the compressed group does not reach is never written.
+        *packed = vec![0; room_bytes];
+    } else {
+        packed.clear();
+        packed.resize(room_bytes, 0);
+    }
     let Ok(bytes) = lz4_flex::block::compress_into(body, &mut packed[GROUP_HEADER_BYTES..]) else {
         return false;
     };

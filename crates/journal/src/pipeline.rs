@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::group::{Group, Place};
 use crate::group_header::GROUP_HEADER_BYTES;
-use crate::hooks::{AbortOnPanic, Hooks, RECORD_HEADER_BYTES};
+use crate::hooks::{AbortOnPanic, Hooks, RECORD_HEADER_BYTES, push_record};
 use crate::latch::Latch;
 use crate::log::{Log, LogTicket, Stage};
 use crate::options::{Options, RECORD_BYTES_MAX};
@@ -42,6 +42,9 @@ use crate::wakeups::Wakeups;
 
 /// Fewer writers than this in half of the groups of late are not worth waiting for.
 const GATHER_WRITERS_MIN: u32 = if cfg!(feature = "shuttle") { 2 } else { 4 };
+
+/// Owners of the journal and logs add less than this to the group of one record: counters, and zeros up to the end of a page.
+const ADDED_BYTES: usize = 64 << 10;
 
 /// The state of an open journal. Lock order: `appender` (with the turn), `queue`, those of the log.
 pub(crate) struct Pipeline {
@@ -189,11 +192,15 @@ impl Pipeline {
                 record_bytes_max: RECORD_BYTES_MAX,
             });
         }
+        let made = (payload.len() > self.options.group_bytes_max).then(|| group_of_one(payload));
         let mut queue = self.room_for(RECORD_HEADER_BYTES + payload.len())?;
         if self.goes_alone(&queue) {
-            return self.lead_alone(queue, payload).map(Entered::Alone);
+            return self.lead_alone(queue, payload, made).map(Entered::Alone);
         }
-        let place = queue.push(payload, self.now_ns());
+        let place = match made {
+            Some(made) => queue.push_made(made, self.now_ns()),
+            None => queue.push(payload, self.now_ns()),
+        };
         self.lead_if_due(queue);
         Ok(Entered::Group(place))
     }
@@ -354,6 +361,16 @@ impl Pipeline {
             let _ = full.wait();
         }
     }
+}
+
+/// The group of a record that is too large for another one beside it. It is made before the queue and the turn are asked for, because
+/// nobody can do anything while either is held and megabytes are copied; with room for what is added to it there.
+fn group_of_one(payload: &[u8]) -> Vec<u8> {
+    let bytes = GROUP_HEADER_BYTES + RECORD_HEADER_BYTES + payload.len();
+    let mut group = Vec::with_capacity(bytes + ADDED_BYTES);
+    group.resize(GROUP_HEADER_BYTES, 0);
+    push_record(&mut group, payload);
+    group
 }
 
 /// The outcome of a record that its writer waits for.

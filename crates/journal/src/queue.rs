@@ -58,6 +58,13 @@ impl Queue {
         self.pushed(1, now_ns)
     }
 
+    /// Like `push`, for a record whose group is made already. No record is queued.
+    pub fn push_made(&mut self, group: Vec<u8>, now_ns: u64) -> Place {
+        assert_eq!(self.count, 0, "a group that is made is a group of its own");
+        self.buffer = group;
+        self.pushed(1, now_ns)
+    }
+
     /// Like `push`, for a writer of several records, which are encoded as those of a group are.
     pub fn push_encoded(&mut self, records: &[u8], count: u32, now_ns: u64) -> Place {
         self.buffer.extend_from_slice(records);

@@ -43,6 +43,12 @@ const STEP_BYTES: usize = 4096;
 /// A document up to this size is there before it is counted; for a larger one the budget is asked first.
 const LARGE_DOCUMENT_BYTES: usize = 512 << 10;
 
+/// What a reply says behind its documents takes less than this.
+const REPLY_END_BYTES: usize = 16 << 10;
+
+/// A buffer of large documents is doubled up to this: a batch is full then.
+const DOUBLED_BYTES_MAX: usize = quarry_bson::DOCUMENT_BYTES_MAX + REPLY_END_BYTES;
+
 thread_local! {
     static LEVEL: Level = const { Level::new() };
 }
@@ -218,6 +224,25 @@ pub(crate) fn has_room(bytes: usize) -> bool {
     })
 }
 
+/// Appends a document to what may be a reply. A large one makes no more room than it needs with what follows it: a buffer that is
+/// doubled is held twice while it is copied.
+#[inline]
+pub(crate) fn append_document(out: &mut Vec<u8>, document: &[u8]) {
+    if document.len() > LARGE_DOCUMENT_BYTES {
+        make_room(out, document.len());
+    }
+    out.extend_from_slice(document);
+}
+
+#[cold]
+fn make_room(out: &mut Vec<u8>, bytes: usize) {
+    let wanted = out.len() + bytes + REPLY_END_BYTES;
+    if wanted > out.capacity() {
+        let doubled = (2 * out.capacity()).min(DOUBLED_BYTES_MAX);
+        out.reserve_exact(wanted.max(doubled) - out.len());
+    }
+}
+
 /// A large document is held twice on its way: where it was read, and in the reply or the next stage's hands.
 #[cold]
 fn check_large(bytes: usize) -> Result<()> {
@@ -235,6 +260,17 @@ pub fn check_reply(bytes: usize) -> Result<()> {
             false => level.ask(),
         }
     })
+}
+
+/// Counts a copy of a large reply of this thread, which is there already and waits with it for the client.
+pub fn keep_copy(bytes: usize) {
+    LEVEL.with(|level| {
+        let kept = level.kept.get();
+        if kept > 0 {
+            BUDGET.keep_copy(bytes);
+            level.kept.set(kept + bytes);
+        }
+    });
 }
 
 /// The reply of the last operation on this thread has been sent, or will not be. Says whether its buffer is a large one that

@@ -8,10 +8,13 @@
 //!
 //! A thread below `FREE_BYTES`, as nearly all are, asks nobody: it costs a comparison that it makes anyway.
 //!
-//! Caches, an engine's buffers and the allocator's own are not taken from the budget, and it shrinks by them, down to a half, so
-//! that the process stays within what it was given. They are known by what the process holds beyond what was given out. Memory that
-//! an operation has given back is there for the next one before the kernel has it again, and is not to count: so the least of the
-//! last half minute counts, over which the allocator hands it on.
+//! Caches, an engine's buffers and copies that nobody counts are not taken from the budget, and it shrinks by them, down to a half,
+//! so that the process stays within what it was given. They are known by what is in use in the process beyond what was given out:
+//! without the free pages that the allocator keeps for the next one who wants some. What was given out and not yet written hides
+//! a part of them, so the most of the last seconds counts.
+//!
+//! Free pages that the allocator keeps are memory of the process too. Where little is left of what the process is to keep to, whoever
+//! looks has the allocator give them to the kernel.
 //!
 //! Leaves out requests that are being read, which have a bound of their own (the server's `request_memory`).
 
@@ -35,8 +38,12 @@ const WAIT_A_MIB: Duration = Duration::from_millis(10);
 
 /// Whatever else the process holds, so large a part of the budget can be given out.
 const LEAST_PART: usize = 2;
-/// The least that the process holds beside the budget is that of one to two of these.
-const WINDOW: Duration = Duration::from_secs(15);
+/// The most that the process holds beside the budget is that of one to two of these.
+const WINDOW: Duration = Duration::from_secs(5);
+/// The allocator keeps free pages as long as the process holds less than so many sixteenths of what it is to keep to.
+const PURGED_ABOVE: usize = 13;
+/// Less than this part of it is not worth an order to the allocator.
+const KEPT_PART: usize = 64;
 
 /// The budget of this process.
 pub static BUDGET: MemoryBudget = MemoryBudget::new();
@@ -48,6 +55,7 @@ pub struct MemoryBudget {
     bytes: AtomicUsize,
     /// May be given out now.
     bytes_max: AtomicUsize,
+    allocator: OnceLock<Allocator>,
     process: OnceLock<Process>,
     beside: Mutex<Option<Beside>>,
     /// The part of `used` that finished operations hold for replies, which their clients have not taken yet.
@@ -60,13 +68,31 @@ pub struct MemoryBudget {
     freed: Condvar,
 }
 
-/// Says how much memory of its own the process has, without what is counted elsewhere; none where nobody knows.
-struct Process(Box<dyn Fn() -> Option<usize> + Send + Sync>);
+/// The process as its budget sees it.
+pub struct Process {
+    /// The memory that the process is to keep to, in bytes: the budget, and what is counted elsewhere at most.
+    pub bytes_max: usize,
+    /// The memory of its own that the process has, as the kernel counts it; none where nobody knows.
+    pub own_bytes: Box<dyn Fn() -> Option<usize> + Send + Sync>,
+    /// The part of it that is counted elsewhere.
+    pub counted_bytes: Box<dyn Fn() -> usize + Send + Sync>,
+}
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Process")
+        f.debug_struct("Process")
+            .field("bytes_max", &self.bytes_max)
+            .finish_non_exhaustive()
     }
+}
+
+/// The allocator of the process, as far as it tells what it keeps and can be told to give it up.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// The bytes of pages that are free and that the kernel does not have back; none where nobody knows.
+    pub kept_bytes: fn() -> Option<usize>,
+    /// Gives these pages to the kernel.
+    pub purge: fn(),
 }
 
 /// The bytes that the process holds beside the budget.
@@ -75,9 +101,9 @@ struct Beside {
     looked: Instant,
     /// The window began.
     begun: Instant,
-    least: usize,
-    /// The least of the window before.
-    least_before: usize,
+    most: usize,
+    /// The most of the window before.
+    most_before: usize,
 }
 
 /// The state of the budget.
@@ -100,6 +126,7 @@ impl MemoryBudget {
         MemoryBudget {
             bytes: AtomicUsize::new(usize::MAX),
             bytes_max: AtomicUsize::new(usize::MAX),
+            allocator: OnceLock::new(),
             process: OnceLock::new(),
             beside: Mutex::new(None),
             replies: AtomicUsize::new(0),
@@ -117,10 +144,22 @@ impl MemoryBudget {
         self.bytes_max.store(bytes, Relaxed);
     }
 
-    /// From now on the budget shrinks by what the process holds beside it: `own_bytes` says how much memory the process has, without
-    /// what is counted elsewhere. The first call counts.
-    pub fn shrink_by(&self, own_bytes: impl Fn() -> Option<usize> + Send + Sync + 'static) {
-        let _ = self.process.set(Process(Box::new(own_bytes)));
+    /// Names the allocator of the process. The first call counts; without one nothing is known of free pages.
+    pub fn use_allocator(&self, allocator: Allocator) {
+        let _ = self.allocator.set(allocator);
+    }
+
+    /// From now on the budget shrinks by what the process holds beside it. The first call counts.
+    pub fn shrink_within(&self, process: Process) {
+        let _ = self.process.set(process);
+    }
+
+    /// The bytes of free pages that the allocator of the process keeps.
+    pub fn kept_by_allocator(&self) -> usize {
+        let allocator = self.allocator.get();
+        allocator
+            .and_then(|allocator| (allocator.kept_bytes)())
+            .unwrap_or(0)
     }
 
     /// The state of the budget now.
@@ -188,9 +227,15 @@ impl MemoryBudget {
         self.used.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
-    /// Looks what the process holds beside the budget, if nobody has for a moment.
+    /// Looks what the process holds, if nobody has for a moment: before much memory is written that is counted elsewhere.
+    pub fn look(&self) {
+        self.follow_process(Instant::now());
+    }
+
+    /// Looks what the process holds beside the budget, if nobody has for a moment, and has the allocator give up what it keeps
+    /// where the process holds nearly all that it may.
     fn follow_process(&self, now: Instant) {
-        let Some(Process(own_bytes)) = self.process.get() else {
+        let Some(process) = self.process.get() else {
             return;
         };
         // Another thread that looks does it for this one.
@@ -201,19 +246,33 @@ impl MemoryBudget {
         if beside.as_ref().is_some_and(is_fresh) {
             return;
         }
-        let Some(own) = own_bytes() else {
+        let Some(used) = self.bytes_in_use(process) else {
             return;
         };
-        let bytes = own.saturating_sub(self.used.load(Relaxed));
+        let counted = self.used.load(Relaxed) + (process.counted_bytes)();
+        let bytes = used.saturating_sub(counted);
         let beside = beside.get_or_insert(Beside {
             looked: now,
             begun: now,
-            least: bytes,
-            least_before: bytes,
+            most: bytes,
+            most_before: bytes,
         });
         let max = self.bytes.load(Relaxed);
         let left = max.saturating_sub(beside.look(bytes, now));
         self.bytes_max.store(left.max(max / LEAST_PART), Relaxed);
+    }
+
+    /// The memory of the process without the free pages that its allocator keeps, which it gives up where little is left.
+    fn bytes_in_use(&self, process: &Process) -> Option<usize> {
+        let own = (process.own_bytes)()?;
+        let kept = self.kept_by_allocator();
+        if own >= process.bytes_max / 16 * PURGED_ABOVE
+            && kept >= process.bytes_max / KEPT_PART
+            && let Some(allocator) = self.allocator.get()
+        {
+            (allocator.purge)();
+        }
+        Some(own.saturating_sub(kept))
     }
 
     /// Gives back what was taken.
@@ -229,6 +288,12 @@ impl MemoryBudget {
     /// Holds what an operation has taken for its reply from now on.
     pub(crate) fn keep_for_reply(&self, bytes: usize) {
         self.replies.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts what is there already and waits with a reply for its client, though nothing be left.
+    pub(crate) fn keep_copy(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Relaxed);
+        self.keep_for_reply(bytes);
     }
 
     /// Gives back what was held for a reply.
@@ -249,22 +314,22 @@ impl MemoryBudget {
 }
 
 impl Beside {
-    /// Notes a look; the least of this window and the one before.
+    /// Notes a look; the most of this window and the one before.
     fn look(&mut self, bytes: usize, now: Instant) -> usize {
         self.looked = now;
         let passed = now.saturating_duration_since(self.begun);
         if passed >= WINDOW {
             // Without a look for a whole window nothing is known of it.
-            self.least_before = if passed < 2 * WINDOW {
-                self.least
+            self.most_before = if passed < 2 * WINDOW {
+                self.most
             } else {
                 bytes
             };
-            self.least = bytes;
+            self.most = bytes;
             self.begun = now;
         }
-        self.least = self.least.min(bytes);
-        self.least.min(self.least_before)
+        self.most = self.most.max(bytes);
+        self.most.max(self.most_before)
     }
 }
 
@@ -315,32 +380,58 @@ mod tests {
         assert_eq!(budget.in_use().refused, 0);
     }
 
+    /// A process that holds what `own` says, and `counted` bytes of it for somebody else.
+    fn process(bytes_max: usize, own: &Arc<AtomicUsize>, counted: usize) -> Process {
+        let own = Arc::clone(own);
+        Process {
+            bytes_max,
+            own_bytes: Box::new(move || Some(own.load(Relaxed))),
+            counted_bytes: Box::new(move || counted),
+        }
+    }
+
+    /// What its allocator keeps.
+    static KEPT: AtomicUsize = AtomicUsize::new(0);
+
     #[test]
     fn the_budget_shrinks_by_what_the_process_holds_beside_it() {
         let (budget, own) = (MemoryBudget::new(), Arc::new(AtomicUsize::new(300)));
         budget.set_bytes_max(1000);
-        let seen = Arc::clone(&own);
-        budget.shrink_by(move || Some(seen.load(Relaxed)));
+        budget.use_allocator(Allocator {
+            kept_bytes: || Some(KEPT.load(Relaxed)),
+            purge: || KEPT.store(0, Relaxed),
+        });
+        budget.shrink_within(process(1600, &own, 100));
         let begun = Instant::now();
-        let max_after = |own_bytes: usize, after: Duration| {
+        let max_after = |own_bytes: usize, kept: usize, after: Duration| {
             own.store(own_bytes, Relaxed);
+            KEPT.store(kept, Relaxed);
             budget.follow_process(begun + after);
             budget.in_use().bytes_max
         };
-        assert_eq!(max_after(300, Duration::ZERO), 700);
-        // Given out and held: nothing more is beside the budget.
-        assert!(budget.try_take(400));
-        assert_eq!(max_after(700, LOOK), 700);
-        // Given back, and not yet the kernel's: the next one gets it.
-        budget.give_back(400);
-        assert_eq!(max_after(690, WINDOW - LOOK), 700);
-        assert_eq!(max_after(600, WINDOW), 700);
-        // For as long as two windows, it is held by something else.
-        assert_eq!(max_after(400, 2 * WINDOW), 600);
+        // What is counted elsewhere is not beside it.
+        assert_eq!(max_after(400, 0, Duration::ZERO), 700);
+        assert!(budget.try_take(600));
+        // Given out and not yet written: what it hides is held all the same.
+        assert_eq!(max_after(400, 0, LOOK), 700);
+        // Copies that nobody has counted.
+        assert_eq!(max_after(1200, 0, 2 * LOOK), 500);
+        budget.give_back(600);
+        // Free, and not yet the kernel's: the next one gets it. What was held lately may come again.
+        assert_eq!(max_after(1200, 900, 3 * LOOK), 500);
+        assert_eq!(max_after(1200, 900, WINDOW), 500);
+        assert_eq!(max_after(1200, 900, 2 * WINDOW), 800);
         // Nobody has looked for long; whatever is held, a half is there.
-        assert_eq!(max_after(900, 5 * WINDOW), 500);
+        assert_eq!(max_after(1200, 0, 5 * WINDOW), 500);
         // A look follows a look only after a moment.
-        assert_eq!(max_after(0, 5 * WINDOW + LOOK / 2), 500);
-        assert_eq!(max_after(0, 5 * WINDOW + LOOK), 1000);
+        let later = 10 * WINDOW;
+        assert_eq!(max_after(100, 0, later), 1000);
+        assert_eq!(max_after(1200, 0, later + LOOK / 2), 1000);
+        assert_eq!(max_after(1200, 0, later + LOOK), 500);
+        // Free pages are kept until the process holds nearly all that it may.
+        max_after(1200, 50, later + 2 * LOOK);
+        assert_eq!(KEPT.load(Relaxed), 50);
+        max_after(1300, 50, later + 3 * LOOK);
+        assert_eq!(KEPT.load(Relaxed), 0);
     }
 }

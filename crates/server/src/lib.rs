@@ -28,3 +28,4 @@ mod tools;
 mod ttl_monitor;
 
 pub use process::run::from_command_line;
+pub use quarry_query::memory_budget::Allocator;

@@ -9,5 +9,8 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    quarry_server::from_command_line()
+    quarry_server::from_command_line(quarry_server::Allocator {
+        kept_bytes: quarry_allocator::kept_bytes,
+        purge: quarry_allocator::purge,
+    })
 }

@@ -13,8 +13,8 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use quarry_storage::{
     APPLIED_LSN_KEY, BeforeDurable, CounterCells, Engine, EngineCounters, Error, FreeSpace,
-    KEY_BYTES_MAX, KeyRange, Readiness, Reclaimed, Result, Snapshot, WriteBatch, check_descriptors,
-    creation,
+    KEY_BYTES_MAX, KeyRange, Op, Readiness, Reclaimed, Result, Snapshot, WriteBatch,
+    check_descriptors, creation,
 };
 use rust_rocksdb::{
     Cache, DB, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationOptions, WriteOptions,
@@ -39,6 +39,8 @@ const BATCH_HEADER_BYTES: usize = 12;
 /// A larger copy of a batch is given back after the write: every thread has one, and there may be thousands of threads
 /// that once led a group.
 const BATCH_COPY_KEPT_BYTES: usize = 16 << 10;
+/// Operations beyond this, taken together, are handed over one by one, because copying their bytes takes longer.
+const LARGE_OPERATION_BYTES: usize = 64 << 10;
 
 const UNFLUSHED_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
 const ENTRIES_IN_MEMTABLE: &str = "rocksdb.num-entries-active-mem-table";
@@ -534,6 +536,9 @@ fn count_tables(directory: &Path) -> Result<usize> {
 
 /// Our byte form of the operations is RocksDB's own; only its header is missing.
 fn to_rocksdb_batch(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
+    if batch.bytes_len() > batch.len().saturating_mul(LARGE_OPERATION_BYTES) {
+        return to_rocksdb_operations(batch);
+    }
     thread_local! {
         static COPY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
@@ -549,6 +554,20 @@ fn to_rocksdb_batch(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
         }
         made
     })
+}
+
+/// Copies the bytes of a batch once, where the way through their byte form does it twice.
+#[cold]
+fn to_rocksdb_operations(batch: &WriteBatch) -> rust_rocksdb::WriteBatch {
+    let bytes = BATCH_HEADER_BYTES + batch.bytes_len();
+    let mut made = rust_rocksdb::WriteBatch::with_capacity_bytes(bytes);
+    for operation in batch {
+        match operation {
+            Op::Put(key, value) => made.put(key, value),
+            Op::Delete(key) => made.delete(key),
+        }
+    }
+    made
 }
 
 fn without_log() -> WriteOptions {
@@ -585,6 +604,19 @@ mod tests {
         batch.put(&lsn.to_be_bytes(), &[lsn as u8; 4_000]);
         batch.put_applied_lsn(lsn);
         batch
+    }
+
+    #[test]
+    fn large_operations_make_the_batch_that_their_byte_form_makes() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"large", &vec![7; 4 * LARGE_OPERATION_BYTES]);
+        batch.delete(b"gone");
+        batch.put(b"empty", b"");
+        let by_one = to_rocksdb_operations(&batch);
+        let mut header = vec![0; 8];
+        header.extend_from_slice(&(batch.len() as u32).to_le_bytes());
+        assert!(by_one.data() == [&header[..], batch.as_bytes()].concat());
+        assert!(to_rocksdb_batch(&batch).data() == by_one.data());
     }
 
     /// No test beside this one opens a file: the limit of descriptors is the process's.

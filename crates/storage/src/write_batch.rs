@@ -129,6 +129,9 @@ impl WriteBatch {
             };
             self.note(op);
         }
+        // With room for the applied LSN: a buffer of megabytes that is doubled for it is copied once more.
+        self.bytes
+            .reserve(bytes.len() + OP_BYTES_MAX + APPLIED_LSN_KEY.len() + size_of::<u64>());
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }

@@ -4,7 +4,8 @@ use super::breach::Breach;
 use super::repository::File;
 
 /// The crates of the plan, and for each the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
+    ("allocator", &[]),
     ("bson", &[]),
     ("timing", &[]),
     ("journal", &[]),
@@ -47,7 +48,8 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("server", &SERVER_USES),
     ("bench", &BENCH_USES),
 ];
-const SERVER_USES: [&str; 13] = [
+const SERVER_USES: [&str; 14] = [
+    "allocator",
     "bson",
     "timing",
     "journal",
@@ -84,7 +86,8 @@ const BENCH_USES: [&str; 14] = [
 const TESTS_USE: [(&str, &str); 2] = [("query", "storage"), ("database", "isolation")];
 
 /// Libraries that must stay in the crates that exist for them.
-const CONFINED: [(&str, &[&str]); 10] = [
+const CONFINED: [(&str, &[&str]); 11] = [
+    ("tikv-jemalloc-sys", &["allocator"]),
     ("bson", &["bson", "bench"]),
     ("tokio", &["server", "bench"]),
     ("rust-rocksdb", &["storage-rocksdb"]),

@@ -6,7 +6,7 @@ use super::repository::File;
 use crate::error_codes;
 
 /// Crates that call other languages, each in its FFI files only.
-const FFI_CRATES: [&str; 3] = ["regex", "storage-rocksdb", "storage-mdbx"];
+const FFI_CRATES: [&str; 4] = ["allocator", "regex", "storage-rocksdb", "storage-mdbx"];
 const ASYNC_CRATES: [&str; 2] = ["server", "bench"];
 /// The folders of programs that are clients.
 const CLIENTS: [&str; 2] = ["examples/", "tests/drivers/tools/rust/"];

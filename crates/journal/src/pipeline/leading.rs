@@ -47,18 +47,19 @@ impl Pipeline {
         self.lead(taken);
     }
 
-    /// Takes the turn for a record that is not in the queue. The queue is idle.
+    /// Takes the turn for a record that is not in the queue, and whose group may be `made` already. The queue is idle.
     pub(super) fn lead_alone(
         &self,
         mut queue: MutexGuard<'_, Queue>,
         payload: &[u8],
+        made: Option<Vec<u8>>,
     ) -> Result<Ticket> {
         let number = queue.take_turn();
         drop(queue);
         let _abort = AbortOnPanic::new();
         let begun_ns = self.now_ns();
         let mut appender = self.appender.lock();
-        let mut group = appender.group_of(payload);
+        let mut group = made.unwrap_or_else(|| appender.group_of(payload));
         let result = self.append_and_apply(&mut appender, &mut group, 1, begun_ns, None);
         appender.keep_buffer(group, self.options.group_bytes_max);
         drop(appender);

@@ -282,7 +282,7 @@ impl Reading {
         let more = run(&mut **root, &context, &mut |row: &Row<'_>| {
             let document = row.document.unwrap_or(RawDocument::EMPTY);
             memory::check_document(document.len_bytes())?;
-            ahead.bytes.extend_from_slice(document.as_bytes());
+            memory::append_document(&mut ahead.bytes, document.as_bytes());
             count += 1;
             let is_full = count >= chunk || ahead.bytes.len() >= CHUNK_BYTES;
             Ok(if is_full { Flow::Stop } else { Flow::Continue })
@@ -344,7 +344,7 @@ pub(super) fn take(bytes: &[u8], position: &mut usize, out: &mut Vec<u8>) -> boo
     let Some((document, rest)) = RawDocument::split_first(left) else {
         return false;
     };
-    out.extend_from_slice(document.as_bytes());
+    memory::append_document(out, document.as_bytes());
     *position = bytes.len() - rest.len();
     true
 }

@@ -208,6 +208,34 @@ fn what_is_hoarded_ends_at_the_bound() {
     }
 }
 
+/// A buffer that is doubled is held twice while it is copied, and what a reply says behind its documents doubles none.
+#[test]
+fn a_large_document_is_held_once_in_a_reply() {
+    let mut reply = vec![0; 64];
+    let document = vec![1; 15 << 20];
+    let taken = measure(|| {
+        super::append_document(&mut reply, &document);
+        reply.extend_from_slice(&[0; 1000]);
+    });
+    assert!(
+        taken.bytes_max < (document.len() + (1 << 16)) as u64,
+        "{taken:?}"
+    );
+    // Many of them are not copied once each.
+    let mut reply = Vec::new();
+    let taken = measure(|| {
+        for part in document.chunks(1 << 20) {
+            super::append_document(&mut reply, part);
+        }
+    });
+    assert!(taken.count_total < 8, "{taken:?}");
+    assert!(
+        reply.capacity() < (17 << 20) && reply == document,
+        "{}",
+        reply.capacity()
+    );
+}
+
 /// Binds variables and gives them to expressions; the code with which that failed, the most bytes that it took at a time,
 /// and the most that the expressions kept.
 fn bind(variables: &Document, expressions: &[Value]) -> (Option<i32>, usize, usize) {

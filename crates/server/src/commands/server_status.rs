@@ -22,6 +22,7 @@ use crate::net::certificates::Certificates;
 use crate::observe::counters::Counter;
 use crate::observe::memory_shares;
 use crate::observe::mongod_sections;
+use crate::observe::process_figures;
 use crate::observe::server_facts;
 use crate::observe::timing_document::append_times;
 use crate::observe::traces;
@@ -534,6 +535,12 @@ fn memory_budget(server: &Server, section: &mut DocumentBuilder<'_>) {
     }
     shares.finish();
     shown.append("sumBytes", signed(sum));
+    if let Some(own) = process_figures::own_bytes() {
+        shown.append("ownBytes", signed(own));
+        // Less than nothing where memory was given out that nobody has written yet.
+        let counted = i64::try_from(sum).unwrap_or(i64::MAX);
+        shown.append("unaccountedBytes", signed(own).saturating_sub(counted));
+    }
     shown.finish();
 }
 

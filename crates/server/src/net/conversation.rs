@@ -372,6 +372,10 @@ impl Conversation {
                 reply.set_checksum();
             }
             reply.finish();
+            if outcome.error.is_some() && self.buffers.reply.capacity() > LARGE_REPLY_BYTES {
+                // Nobody counts what was made of the reply before the error.
+                self.buffers.reply.shrink_to_fit();
+            }
             let unsent = if manner.wants_no_reply {
                 None
             } else {
@@ -481,6 +485,7 @@ impl Conversation {
             self.server
                 .counters
                 .add(self.connection.id, Counter::MessagesCompressed, 1);
+            quarry_query::memory::keep_copy(packed.capacity());
             bytes = packed;
         }
         self.server

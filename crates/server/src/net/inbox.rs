@@ -1,7 +1,7 @@
 //! Reading whole messages from a connection into one buffer that is kept.
 //!
-//! Small messages that arrive whole cost one system call. The buffer grows as bytes arrive, never by what a header
-//! merely claims, and shrinks again when large messages have not been seen for a while or the connection is idle.
+//! Small messages that arrive whole cost one system call. The buffer grows as bytes arrive, by what a header claims only where a
+//! share of the memory has been taken for it, and shrinks again when large messages have not been seen for a while or the connection is idle.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -329,8 +329,12 @@ impl<'m> Inbox<'m> {
         while self.filled < bytes {
             let step = (bytes - self.filled).min(STEP_BYTES);
             if self.buffer.capacity() < self.filled + step {
-                // Doubled, so that growing copies little in all, and never beyond what the message needs.
-                let wanted = (2 * self.filled).clamp(self.filled + step, bytes);
+                let wanted = match paced.share {
+                    // There is room for the message. A buffer that grows is held twice while it is copied.
+                    Some(_) => bytes,
+                    // Doubled, so that growing copies little in all, and never beyond what the message needs.
+                    None => (2 * self.filled).clamp(self.filled + step, bytes),
+                };
                 self.buffer.reserve_exact(wanted - self.filled);
             }
             let outcome = paced.take(step as u64).read_to_end(&mut self.buffer);

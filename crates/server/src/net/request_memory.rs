@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use quarry_query::memory_budget::BUDGET;
 
 /// All large requests together have this share of what clients may make the server hold, and no more than so much.
 const BUDGET_SHARE: usize = 4;
@@ -85,6 +86,8 @@ impl RequestMemory {
     /// A share of `bytes`, once there is room for it, unless `gives_up` says so before or it takes too long. A single
     /// request that is larger than all memory is let in alone.
     pub fn take(&self, bytes: usize, gives_up: &dyn Fn() -> bool) -> Result<Share<'_>, NotTaken> {
+        // It is about to be written.
+        BUDGET.look();
         let mut state = self.state.lock();
         if !(state.queue.is_empty() && self.has_room(&state, bytes)) {
             state.last_ticket += 1;

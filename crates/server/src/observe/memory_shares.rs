@@ -1,13 +1,13 @@
 //! The memory that the server counts, by what it is held for: `serverStatus().quarry.memory` and the metrics show it.
 //!
-//! Leaves out what nobody counts: the allocator's own, stacks, and what small operations hold for a moment.
+//! Leaves out what nobody counts: stacks, and what small operations and writes hold for a moment.
 
 use quarry_query::memory_budget::BUDGET;
 
 use crate::server::Server;
 
 /// The name of each share and its bytes.
-pub fn of(server: &Server) -> [(&'static str, u64); 7] {
+pub fn of(server: &Server) -> [(&'static str, u64); 8] {
     let budget = BUDGET.in_use();
     let open = server.connections.list();
     let buffers = open
@@ -24,5 +24,6 @@ pub fn of(server: &Server) -> [(&'static str, u64); 7] {
         ("transactions", staged_bytes),
         ("engineCache", engine.cache_bytes + engine.unflushed_bytes),
         ("recordCache", records.map_or(0, |counters| counters.bytes)),
+        ("allocator", BUDGET.kept_by_allocator() as u64),
     ]
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use quarry_database::{Database, WritesNow};
-use quarry_query::memory_budget::BUDGET;
+use quarry_query::memory_budget::{Allocator, BUDGET, Process};
 use quarry_query::spilling;
 use quarry_query::turns::TURNS;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -100,9 +100,10 @@ impl From<first_user::BadUser> for Failure {
     }
 }
 
-/// Does what the process was asked for; its exit code.
+/// Does what the process was asked for; its exit code. The binary that calls it says which `allocator` it has chosen.
 #[must_use]
-pub fn from_command_line() -> ExitCode {
+pub fn from_command_line(allocator: Allocator) -> ExitCode {
+    BUDGET.use_allocator(allocator);
     let arguments = mongod::with_subcommand(std::env::args_os().collect());
     if let Some(version) = mongod::version(&arguments) {
         print!("{version}");
@@ -324,9 +325,10 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
     TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
-    BUDGET.shrink_by(move || {
-        let own = process_figures::own_bytes()?;
-        Some(own.saturating_sub(server.request_memory.used_bytes()))
+    BUDGET.shrink_within(Process {
+        bytes_max: server.parameters.memory_budget_mb << 20,
+        own_bytes: Box::new(process_figures::own_bytes),
+        counted_bytes: Box::new(move || server.request_memory.used_bytes()),
     });
     let resume = waking::start(server).map_err(Failure::network)?;
     server.parking.start(resume).map_err(Failure::network)?;

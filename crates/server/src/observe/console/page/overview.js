@@ -90,7 +90,7 @@ function codes(errors) {
   return list.length ? `since the start: ${list.join(", ")}` : "none since the start";
 }
 
-// The parts that are counted, and what is left of the resident memory: code, stacks, and what the allocator keeps.
+// The parts that are counted, and what is left of the resident memory: code, stacks, and what operations hold for a moment.
 function memoryParts(process, memory) {
   const shares = Object.entries(memory.shares).filter(([, size]) => size);
   const counted = shares.reduce((sum, [, size]) => sum + size, 0), mapped = process.mappedBytes;
