@@ -14,6 +14,7 @@
 
 mod archive;
 mod bson_file;
+mod change_stream;
 mod definition;
 pub mod dump;
 mod error;
@@ -28,6 +29,7 @@ mod new_file;
 mod progress;
 pub mod restore_dump;
 mod server;
+mod statements;
 mod users;
 
 pub use error::{Error, Result};

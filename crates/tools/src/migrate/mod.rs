@@ -22,6 +22,7 @@ use clap::Args;
 use quarry_client::{Connection, ConnectionString};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::change_stream::{self, NO_CHANGE_STREAMS};
 use crate::definition::{self, Definition, Kind};
 use crate::error::{Error, Result};
 use crate::namespaces::{Namespace, Selection};
@@ -30,8 +31,6 @@ use crate::users::{self, Accounts};
 use follow::Follower;
 use places::{Place, Places};
 
-/// A server without change streams: a MongoDB that is no set.
-const NO_CHANGE_STREAMS: i32 = 40_573;
 /// How often unique indexes are tried while the source is written to.
 const INDEX_ATTEMPTS_MAX: usize = 50;
 const DUPLICATE_KEY: i32 = 11_000;
@@ -204,7 +203,7 @@ impl Migration<'_> {
 
     /// The place in the source's changes as it is now; none where the source has no change streams and does not need to have.
     fn token(&mut self) -> Result<Option<quarry_bson::Document>> {
-        match follow::current_token(&mut self.source) {
+        match change_stream::current_token(&mut self.source) {
             Ok(token) => Ok(Some(token)),
             Err(error) if error.code() == Some(NO_CHANGE_STREAMS) && self.options.once => {
                 self.say("the source has no change streams: what is written to it meanwhile is copied or not");
