@@ -3,7 +3,8 @@
 //! A place in the source's changes is taken first. Then collections are made and their documents copied, while the source is written to: the copy is of no
 //! one moment. The changes since that place are applied behind it (`follow.rs`), each so that applying it twice does no harm, until the source has
 //! no further ones. Only then are indexes built, because a unique one may not hold for a copy that is of no one moment. After that the changes are followed until the
-//! user ends it, or with `--once` not at all; counts of documents are compared at the end.
+//! user ends it, or with `--once` not at all. Time series, of whose changes no stream tells, are copied behind that (`series.rs`). Counts of documents are
+//! compared at the end.
 
 mod apply;
 mod compare;
@@ -11,6 +12,7 @@ mod copy;
 mod documents;
 mod follow;
 mod places;
+mod series;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -153,6 +155,7 @@ impl Migration<'_> {
         let token = self.token()?;
         let items = self.items()?;
         self.check(&items, token.is_some())?;
+        self.announce_series(&items);
         self.make_collections(&items)?;
         let mut places = Places::default();
         for item in collections(&items) {
@@ -161,10 +164,10 @@ impl Migration<'_> {
                 places.put(uuid, Place { from, to });
             }
         }
-        let documents = self.copy(&items)?;
+        let documents = self.copy(collections(&items))?;
         self.say(&format!(
             "{documents} documents of {} collections copied",
-            items.len()
+            collections(&items).count()
         ));
         // From here on a signal ends the following, and what has begun is brought to its end.
         let is_stopped = stopping()?;
@@ -192,6 +195,7 @@ impl Migration<'_> {
                 follower.follow(&is_stopped)?;
             }
         }
+        self.copy_series()?;
         self.compare(&places, follower.as_mut())
     }
 
@@ -256,7 +260,8 @@ impl Migration<'_> {
                 let what = format!("`{}` has no UUID to know its changes by", item.from);
                 return Err(Error::usage(what));
             }
-            if has_changes && item.from.database == WITHOUT_CHANGES {
+            let is_copied_last = item.definition.kind == Kind::TimeSeries;
+            if has_changes && item.from.database == WITHOUT_CHANGES && !is_copied_last {
                 self.check_unfollowed(item)?;
             }
             if !self.options.drop && definition::exists(&mut self.destination, &item.to)? {
@@ -331,10 +336,14 @@ impl Migration<'_> {
     /// changes, with its indexes.
     fn finish_definitions(&mut self, places: &Places) -> Result<()> {
         for item in self.items()? {
-            if item.definition.kind == Kind::View {
-                let options = item.definition.options.as_raw();
-                definition::create(&mut self.destination, &item.to, options)?;
-                continue;
+            match item.definition.kind {
+                Kind::Collection => {}
+                Kind::TimeSeries => continue,
+                Kind::View => {
+                    let options = item.definition.options.as_raw();
+                    definition::create(&mut self.destination, &item.to, options)?;
+                    continue;
+                }
             }
             let place = match item.definition.uuid {
                 Some(uuid) => places.get(&uuid).map(|place| &place.to),
@@ -363,8 +372,8 @@ impl Migration<'_> {
     }
 }
 
-/// The items that are collections and not views.
-fn collections(items: &[Item]) -> impl Iterator<Item = &Item> {
+/// The items that are collections, and neither views nor time series.
+fn collections(items: &[Item]) -> impl Iterator<Item = &Item> + Clone {
     items
         .iter()
         .filter(|item| item.definition.kind == Kind::Collection)
