@@ -14,10 +14,6 @@ from pymongo.errors import OperationFailure
 from quarry_process import Quarry, binary
 
 
-# CRC-64/XZ of the five bytes, as archives have it.
-CRC_OF_AN_EMPTY_DOCUMENT = 8477136882698379158
-
-
 def quarry(*arguments, data=None):
     """The ended process of a subcommand."""
     command = [binary(), *map(str, arguments)]
@@ -255,8 +251,6 @@ def test_users_and_roles_go_along(tmp_path):
 
 
 def test_what_is_not_served_is_refused_by_name(server, tmp_path):
-    assert "--oplog is not supported yet" in fail("dump", "--uri", server.uri, "--oplog", "--out", tmp_path)
-    assert "--oplogReplay is not supported yet" in fail("restore-dump", "--uri", server.uri, "--oplogReplay")
     for name in ("..", ".", "a/b"):
         assert "is no name of a database" in fail("dump", "--uri", server.uri, "--db", name, "--out", tmp_path / "x")
     secret = ["--uri", server.uri.replace("mongodb://", "mongodb://ada@"), "--passwordFile", "-"]
@@ -324,26 +318,224 @@ def test_what_is_left_out_may_be_of_a_kind_that_is_not_served(server, database, 
     (directory / "good.bson").write_bytes(bson.encode({"_id": 1}))
     (directory / "weather.metadata.json").write_text('{"type":"timeseries","collectionName":"weather"}')
     restore = ["restore-dump", "--uri", server.uri, "--drop"]
-    assert "time series" in fail(*restore, tmp_path / "dump")
+    assert "a time series without a `timeField`" in fail(*restore, tmp_path / "dump")
     succeed(*restore, tmp_path / "dump", "--nsExclude", "*.weather")
     assert list(database.good.find()) == [{"_id": 1}]
 
-    end = b"\xff" * 4
-    header = {"concurrent_collections": 4, "version": "0.1", "server_version": "8.0.4", "tool_version": "100.10.0"}
     entries = [("", "oplog", "collection"), (database.name, "empty", "collection"), (database.name, "weather", "timeseries")]
-    prelude = b"".join(
-        bson.encode({"db": db, "collection": name, "metadata": json.dumps({"type": kind}), "size": 0, "type": kind}) for db, name, kind in entries
-    )
-    # The checksum of no documents is 0.
-    blocks = b"".join(bson.encode({"db": db, "collection": name, "EOF": True, "CRC": Int64(0)}) + end for db, name, _ in entries[:2])
-    # The documents of a time series come under another name than the prelude's.
-    buckets = {"db": database.name, "collection": "system.buckets.weather"}
-    blocks += bson.encode(buckets | {"EOF": False, "CRC": Int64(0)}) + bson.encode({}) + end
-    blocks += bson.encode(buckets | {"EOF": True, "CRC": Int64(CRC_OF_AN_EMPTY_DOCUMENT)}) + end
-    archive = b"\x6d\xe2\x99\x81" + bson.encode(header) + prelude + end + blocks
-    ended = quarry(*restore, "--archive", "--nsExclude", "*.weather", data=archive)
+    documents = {"system.buckets.weather": bson.encode({})}
+    ended = quarry(*restore, "--archive", "--nsExclude", "*.weather", data=archive_of(entries, documents))
     assert ended.returncode == 0 and b"oplog is left out" in ended.stderr, ended.stderr
     assert "empty" in database.list_collection_names()
+
+
+def crc(data):
+    """ECMA-182's CRC-64, reflected, as archives have it: a bit at a time."""
+    value = 0xFFFF_FFFF_FFFF_FFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0xC96C_5795_D787_0F42 if value & 1 else 0)
+    value ^= 0xFFFF_FFFF_FFFF_FFFF
+    return Int64(value - (1 << 64) if value >> 63 else value)
+
+
+def archive_of(entries, documents, metadata=None):
+    """An archive put together from the description of the format: its collections, and the documents by the names of their blocks."""
+    end = b"\xff" * 4
+    header = {"concurrent_collections": 4, "version": "0.1", "server_version": "8.0.4", "tool_version": "100.10.0"}
+    archive = b"\x6d\xe2\x99\x81" + bson.encode(header)
+    blocks = b""
+    for db, name, kind in entries:
+        text = (metadata or {}).get(name) or json.dumps({"type": kind})
+        archive += bson.encode({"db": db, "collection": name, "metadata": text, "size": 0, "type": kind})
+        # The documents of a time series come under another name than the prelude's.
+        block = {"db": db, "collection": f"system.buckets.{name}" if kind == "timeseries" else name}
+        data = documents.get(block["collection"], b"")
+        if data:
+            blocks += bson.encode(block | {"EOF": False, "CRC": Int64(0)}) + data + end
+        blocks += bson.encode(block | {"EOF": True, "CRC": crc(data)}) + end
+    return archive + end + blocks
+
+
+NOON = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.timezone.utc)
+
+
+def fill_series(database):
+    options = {"timeField": "ts", "metaField": "at", "granularity": "minutes"}
+    weather = database.create_collection("weather", timeseries=options, expireAfterSeconds=10**9)
+    measurements = [
+        {"_id": n, "ts": NOON + datetime.timedelta(minutes=n), "at": {"room": n % 3}, "celsius": n if n % 5 else str(n), "deep": {"list": [n, {"x": n % 7}]}}
+        for n in range(3000)
+    ]
+    measurements[7]["more"] = None
+    del measurements[8]["at"], measurements[9]["deep"]
+    weather.insert_many(measurements)
+    weather.create_index([("at.room", 1), ("celsius", -1)])
+    plain = database.create_collection("plain", timeseries={"timeField": "t"})
+    plain.insert_many([{"t": NOON - datetime.timedelta(days=40_000 * n), "n": n} for n in range(4)])
+    plain.create_index("t")
+    bare = database.create_collection("bare", timeseries={"timeField": "t", "metaField": "m"})
+    # The index that it was made with.
+    bare.drop_index("m_1_t_1")
+
+
+def series_state(database):
+    """Each time series with its options, indexes and measurements as bytes, in no order."""
+    raw = database.with_options(bson.CodecOptions(document_class=bson.raw_bson.RawBSONDocument))
+    found = {}
+    for entry in database.list_collections(filter={"type": "timeseries"}):
+        name = entry["name"]
+        indexes = sorted((dict(index) for index in database[name].list_indexes()), key=lambda index: index["name"])
+        found[name] = (entry["options"], indexes, sorted(document.raw for document in raw[name].find()))
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_time_series_come_back(server, client, database, tmp_path, way):
+    fill_series(database)
+    database.create_collection("view", viewOn="weather", pipeline=[])
+    before = series_state(database)
+    assert set(before) == {"weather", "plain", "bare"} and len(before["weather"][2]) == 3000
+    write, read = WAYS[way](tmp_path / "dump")
+    succeed("dump", "--uri", server.uri, "--db", database.name, *write)
+    names = ["--nsFrom", f"{database.name}.*", "--nsTo", f"{database.name}_restored.*"]
+    succeed("restore-dump", "--uri", server.uri, *read, *names)
+    restored = client[f"{database.name}_restored"]
+    after = series_state(restored)
+    client.drop_database(restored.name)
+    assert after == before
+
+
+def test_a_time_series_is_dumped_as_buckets(server, database, tmp_path):
+    fill_series(database)
+    succeed("dump", "--uri", server.uri, "--db", database.name, "--out", tmp_path)
+    directory = tmp_path / database.name
+    assert {path.name for path in directory.iterdir()} == {
+        "prelude.json",
+        *(f"{name}.metadata.json" for name in ("weather", "plain", "bare")),
+        *(f"system.buckets.{name}.bson" for name in ("weather", "plain", "bare")),
+    }
+    metadata = json.loads((directory / "weather.metadata.json").read_text())
+    assert (metadata["type"], metadata["collectionName"]) == ("timeseries", "weather")
+    assert metadata["options"]["timeseries"]["granularity"] == "minutes"
+    options = bson.CodecOptions(tz_aware=True)
+    buckets = bson.decode_all((directory / "system.buckets.weather.bson").read_bytes(), options)
+    count = 0
+    for bucket in buckets:
+        # What MongoDB's validator of buckets asks for.
+        assert {"_id", "control", "data"} <= set(bucket) <= {"_id", "control", "meta", "data"}
+        assert set(bucket["control"]) == {"version", "min", "max"} and bucket["control"]["version"] == 1
+        least, greatest, data = bucket["control"]["min"], bucket["control"]["max"], bucket["data"]
+        assert list(least) == list(greatest) == list(data)
+        times = list(data["ts"].values())
+        assert list(data["ts"]) == [str(n) for n in range(len(times))]
+        assert least["ts"].minute == least["ts"].second == 0 and bucket["_id"].generation_time == least["ts"]
+        assert least["ts"] <= min(times) and max(times) == greatest["ts"] < least["ts"] + datetime.timedelta(days=1)
+        for name in set(data) - {"ts", "deep"}:
+            values = [value for value in data[name].values() if value is not None]
+            assert not values or (least[name], greatest[name]) == (min(values), max(values))
+        if "deep" in data:
+            elements = [deep["list"][1]["x"] for deep in data["deep"].values()]
+            assert (least["deep"]["list"][1]["x"], greatest["deep"]["list"][1]["x"]) == (min(elements), max(elements))
+        count += len(times)
+    assert count == 3000 and len({bucket["_id"] for bucket in buckets}) == len(buckets)
+    one = ["--db", database.name, "--collection", "weather"]
+    chosen = succeed("dump", "--uri", server.uri, *one, "--query", '{"at.room": 1}', "--out=-")
+    assert {bucket["meta"]["room"] for bucket in bson.decode_all(chosen)} == {1}
+    database.weather.drop()
+    succeed("restore-dump", "--uri", server.uri, *one, directory / "system.buckets.weather.bson")
+    assert database.weather.count_documents({}) == 3000
+
+
+def packed_column(first, scale, *words):
+    """A column of BSON's subtype 7: a literal, and a piece of words of differences."""
+    kind_and_value = bson.encode({"": first})[4:-1]
+    piece = bytes([scale << 4 | len(words) - 1]) + b"".join(word.to_bytes(8, "little") for word in words)
+    return Binary(kind_and_value + piece + b"\x00", 7)
+
+
+def mongodb_buckets():
+    """A bucket of version 1 and one of version 2, as MongoDB 5.0 and 8.0 store them, and their measurements."""
+    at = [NOON + datetime.timedelta(seconds=10 * n) for n in range(5)]
+    oid = lambda when: ObjectId.from_datetime(when)  # noqa: E731
+    control = {"min": {"ts": NOON}, "max": {"ts": at[1]}}
+    plain = {
+        "_id": oid(NOON),
+        "control": {"version": 1} | control | {"closed": False},
+        "meta": {"room": 1},
+        "data": {"_id": {"0": "a", "1": "b"}, "ts": {"0": at[0], "1": at[1]}, "celsius": {"1": 20.5}},
+    }
+    # The time in steps of ten seconds: the first difference, then none of the differences, in a word of sixty bits and one of thirty.
+    times = packed_column(at[2], 9, 20_000 << 4 | 14, 0xE)
+    # 20.5, 20.6 and 20.4 in tenths: +1 and -2, in two slots of thirty bits.
+    celsius = packed_column(20.5, 0xA, 13 | 2 << 4 | 3 << 34)
+    # A text, one that is missing, and the text again.
+    texts = packed_column("ok", 9, 0xFFFF_FFFF_FFFF_FFFE, 0xE)
+    packed = {
+        "_id": oid(at[2]),
+        "control": {"version": 2} | control | {"count": 3},
+        "meta": {"room": 2},
+        "data": {"ts": times, "celsius": celsius, "said": texts},
+    }
+    measurements = [
+        {"_id": "a", "ts": at[0], "at": {"room": 1}},
+        {"_id": "b", "ts": at[1], "at": {"room": 1}, "celsius": 20.5},
+        {"ts": at[2], "at": {"room": 2}, "celsius": 20.5, "said": "ok"},
+        {"ts": at[3], "at": {"room": 2}, "celsius": 20.6},
+        {"ts": at[4], "at": {"room": 2}, "celsius": 20.4, "said": "ok"},
+    ]
+    return [plain, packed], measurements
+
+
+SERIES_METADATA = json.dumps(
+    {
+        "options": {"timeseries": {"timeField": "ts", "metaField": "at", "granularity": "seconds", "bucketMaxSpanSeconds": {"$numberInt": "3600"}}},
+        "indexes": [{"v": {"$numberInt": "2"}, "key": {"at": {"$numberInt": "1"}, "ts": {"$numberInt": "1"}}, "name": "at_1_ts_1"}],
+        "uuid": "0123456789abcdef0123456789abcdef",
+        "collectionName": "weather",
+        "type": "timeseries",
+    }
+)
+
+
+@pytest.mark.parametrize("way", ["directory", "archive"])
+def test_buckets_of_a_mongodb_are_restored(server, client, database, tmp_path, way):
+    buckets, measurements = mongodb_buckets()
+    data = b"".join(bson.encode(bucket) for bucket in buckets)
+    restore = ["restore-dump", "--uri", server.uri]
+    if way == "directory":
+        directory = tmp_path / "dump" / database.name
+        directory.mkdir(parents=True)
+        (directory / "weather.metadata.json").write_text(SERIES_METADATA)
+        (directory / "system.buckets.weather.bson").write_bytes(data)
+        succeed(*restore, tmp_path / "dump")
+    else:
+        entries = [(database.name, "weather", "timeseries")]
+        archive = archive_of(entries, {"system.buckets.weather": data}, {"weather": SERIES_METADATA})
+        succeed(*restore, "--archive", data=archive)
+    options = bson.CodecOptions(tz_aware=True)
+    assert list(database.get_collection("weather", options).find().sort("ts")) == measurements
+    assert [index["name"] for index in database.weather.list_indexes()] == ["at_1_ts_1"]
+
+
+def test_buckets_that_are_none_are_refused(server, database, tmp_path):
+    directory = tmp_path / "dump" / database.name
+    directory.mkdir(parents=True)
+    buckets, _ = mongodb_buckets()
+    file = directory / "system.buckets.weather.bson"
+    file.write_bytes(bson.encode(buckets[0]))
+    restore = ["restore-dump", "--uri", server.uri, "--dryRun", tmp_path / "dump"]
+    assert "`weather` has no metadata beside its buckets" in fail(*restore)
+    (directory / "weather.metadata.json").write_text(SERIES_METADATA)
+    succeed(*restore)
+    for change, said in [
+        ({"control": {"version": 9}}, "a bucket of version 9 is not supported"),
+        ({"data": {"ts": Binary(b"\x09\x00\x00", 7)}}, "cut off"),
+        ({"data": {}}, "0 times in `ts`"),
+    ]:
+        file.write_bytes(bson.encode(buckets[1] | change))
+        assert said in (error := fail(*restore)) and f"`{database.name}.weather`" in error
 
 
 def test_only_what_the_dump_has_of_users_and_roles_is_replaced(tmp_path):
@@ -368,3 +560,250 @@ def test_only_what_the_dump_has_of_users_and_roles_is_replaced(tmp_path):
     finally:
         source.kill()
         target.kill()
+
+
+def change_documents(shop):
+    """Changes of each kind, of what `fill` makes."""
+    shop.many.update_one({"_id": 1}, {"$set": {"deep": {"list": [1, {"x": 1}, 3]}, "new": 1}})
+    shop.many.update_one({"_id": 1}, {"$set": {"deep.list.1.x": 2, "deep.list.4": 5}, "$unset": {"text": 1}})
+    shop.many.update_one({"_id": 2}, {"$set": {"list": list(range(20)), "7": {"8": 1}}})
+    shop.many.update_one({"_id": 2}, {"$push": {"list": {"$each": [], "$slice": 11}}, "$set": {"7.8": 2}})
+    shop.many.update_one({"_id": 2}, {"$push": {"list": "end"}})
+    shop.many.replace_one({"_id": 3}, {"replaced": True})
+    shop.many.update_many({"n": 4}, [{"$set": {"by": {"$add": ["$_id", 1]}}}])
+    shop.many.delete_many({"n": 5})
+    shop.many.insert_many([{"_id": f"late {n}"} for n in range(50)])
+    shop.many.delete_one({"_id": "late 7"})
+    shop.capped.insert_one({"_id": "late"})
+    shop.clustered.insert_one({"_id": 1})
+
+
+def change_definitions(shop):
+    shop.create_collection("new", capped=True, size=4096)
+    shop.new.insert_many([{"_id": -n} for n in range(3)])
+    shop.new.create_index("a")
+    shop.empty.drop()
+    shop.empty.insert_one({"_id": "anew"})
+    shop.many.drop_index("both")
+    shop.many.create_index([("late", 1)], sparse=True)
+    shop.command("collMod", "checked", validator={"a": {"$gt": -5}})
+    shop.command("collMod", "many", index={"name": "text_1", "hidden": True})
+    shop.create_collection("later", viewOn="new", pipeline=[])
+    shop.command("collMod", "view", viewOn="many", pipeline=[{"$match": {"n": 2}}])
+    shop.types.drop()
+
+
+@pytest.fixture
+def two(tmp_path):
+    servers = [Quarry(tmp_path / name, "memory").start() for name in ("source", "target")]
+    yield servers
+    for server in servers:
+        server.kill()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dump_with_its_oplog_is_of_one_moment(two, tmp_path, way):
+    source, target = two
+    write, read = WAYS[way](tmp_path / "dump")
+    with MongoClient(source.uri) as client, MongoClient(target.uri) as restored:
+        fill(client.shop)
+        client.gone.things.insert_one({"_id": 1})
+        fill_changes = [
+            # When nothing is listed, and when some collections are read and others not.
+            ("listDatabases", lambda: change_documents(client.shop)),
+            ("listIndexes", lambda: client.drop_database("gone")),
+            ("find", lambda: (change_definitions(client.shop), client.shop.many.update_many({}, {"$inc": {"n": 100}}))),
+        ]
+
+        def before(request):
+            if fill_changes and names(request, fill_changes[0][0]) and not names(request, "local"):
+                fill_changes.pop(0)[1]()
+
+        cutter = Cutter(source.port, before=before)
+        try:
+            said = quarry("dump", "--uri", cutter.uri, "--oplog", "--numParallelCollections", 1, *write)
+        finally:
+            cutter.stop()
+        assert said.returncode == 0 and not fill_changes, said.stderr
+        # What is made behind the dump is not in it.
+        wanted = state(client.shop)
+        client.shop.many.delete_many({})
+        if way == "directory":
+            entries = bson.decode_all((tmp_path / "dump" / "oplog.bson").read_bytes())
+            assert {entry["op"] for entry in entries} == {"i", "u", "d", "c"} and all(entry["v"] == 2 for entry in entries)
+        said = succeed("restore-dump", "--uri", target.uri, "--oplogReplay", *read)
+        assert state(restored.shop) == wanted
+        assert restored.list_database_names() == ["shop"]
+        # Twice is not too often.
+        succeed("restore-dump", "--uri", target.uri, "--oplogReplay", "--drop", *read)
+        assert state(restored.shop) == wanted
+        succeed("restore-dump", "--uri", target.uri, "--drop", *read)
+        assert state(restored.shop) != wanted
+
+
+def test_what_a_dump_of_one_moment_cannot_have_is_refused(two, tmp_path):
+    source, _ = two
+    with MongoClient(source.uri) as client:
+        client.shop.things.insert_one({"_id": 1})
+        renames = [lambda: client.shop.things.rename("others")]
+
+        def before(request):
+            if renames and names(request, "find"):
+                renames.pop()()
+
+        cutter = Cutter(source.port, before=before)
+        said = fail("dump", "--uri", cutter.uri, "--oplog", "--out", tmp_path / "renamed")
+        cutter.stop()
+        assert "`shop.things` was renamed while it was dumped" in said
+        assert not (tmp_path / "renamed" / "oplog.bson").exists()
+        client.shop.create_collection("weather", timeseries={"timeField": "ts"})
+        said = fail("dump", "--uri", source.uri, "--oplog", "--out", tmp_path / "series")
+        assert "`shop.weather` is a time series, of whose changes nothing tells" in said
+    ended = quarry("dump", "--uri", source.uri, "--oplog", "--db", "shop")
+    assert ended.returncode == 2 and b"cannot be used with" in ended.stderr
+    assert "has no oplog" in fail("restore-dump", "--uri", source.uri, "--oplogReplay", tmp_path / "renamed")
+
+
+class Oplog:
+    """Entries as a MongoDB 8.0 writes them, from the description of their form."""
+
+    def __init__(self, database):
+        self.database = database
+        self.entries = []
+        self.second = 1_700_000_000
+
+    def add(self, op, name, o, o2=None, **more):
+        self.second += 1
+        entry = {"op": op, "ns": f"{self.database}.{name}", "ui": Binary(b"u" * 16, 4), "o": o, **({"o2": o2} if o2 else {})}
+        entry |= {"ts": Timestamp(self.second, 1), "t": Int64(1), "v": Int64(2), "wall": NOON, **more}
+        self.entries.append(entry)
+        return entry
+
+    def command(self, **o):
+        return self.add("c", "$cmd", o)
+
+    def bytes(self):
+        return b"".join(bson.encode(entry) for entry in self.entries)
+
+
+def fill_oplog(oplog):
+    """Entries of each kind; some are older than the copy in the dump."""
+    oplog.add("n", "", {"msg": "periodic noop"})
+    oplog.add("i", "things", {"_id": 1, "a": "older than the copy"})
+    oplog.add("u", "things", {"$v": 2, "diff": {"u": {"a": 2}, "i": {"b": {"c": [1, 2, 3]}}}}, {"_id": 1})
+    oplog.add("u", "things", {"$v": 2, "diff": {"sb": {"sc": {"a": True, "l": 2, "u0": 9}}}}, {"_id": 1})
+    oplog.add("u", "things", {"$v": 1, "$set": {"x.y": 5, "list.1": "b"}, "$unset": {"gone": True}}, {"_id": 2})
+    oplog.add("u", "things", {"_id": 3, "replaced": True}, {"_id": 3})
+    oplog.add("u", "things", {"$v": 2, "diff": {"u": {"a": 1}}}, {"_id": "is gone"})
+    oplog.add("i", "things", {"_id": "late"})
+    oplog.add("d", "things", {"_id": 4})
+    oplog.command(create="made", capped=True, size=4096, idIndex={"v": 2, "key": {"_id": 1}, "name": "_id_"})
+    oplog.add("i", "made", {"_id": 1})
+    oplog.command(createIndexes="made", v=2, key={"a": 1}, name="a_1")
+    oplog.command(commitIndexBuild="things", indexBuildUUID=Binary(b"b" * 16, 4), indexes=[{"v": 2, "key": {"late": 1}, "name": "late_1"}])
+    oplog.command(startIndexBuild="things", indexes=[])
+    oplog.command(dropIndexes="things", index="dropped_1")
+    oplog.command(collMod="things", index={"name": "kept_1", "hidden": True}, validator={"a": {"$ne": 7}})
+    oplog.command(drop="dropped")
+    oplog.command(renameCollection=f"{oplog.database}.named", to=f"{oplog.database}.renamed", dropTarget=False)
+    oplog.add("i", "system.views", {"_id": f"{oplog.database}.view", "viewOn": "things", "pipeline": []})
+    one = {"op": "i", "ns": f"{oplog.database}.things", "o": {"_id": "of applyOps"}}
+    oplog.add("c", "$cmd", {"applyOps": [one, {"op": "d", "ns": f"{oplog.database}.things", "o": {"_id": 5}}]})
+    session = {"lsid": {"id": Binary(b"s" * 16, 4), "uid": Binary(b"x" * 32)}, "txnNumber": Int64(3)}
+
+    def part(number, o, txn=session, first=False):
+        before = Timestamp(0, 0) if first else Timestamp(oplog.second, 1)
+        written = {"op": "i", "ns": f"{oplog.database}.things", "o": {"_id": f"transaction {number}"}}
+        entry = {"applyOps": [written], **o} if "applyOps" in o or not o or "partialTxn" in o or "prepare" in o else o
+        oplog.add("c", "$cmd", entry, prevOpTime={"ts": before, "t": Int64(-1)}, **txn)
+
+    part(1, {"partialTxn": True}, first=True)
+    part(2, {"prepare": True})
+    part(0, {"commitTransaction": True, "prepared": True})
+    aborted = session | {"txnNumber": Int64(4)}
+    part(3, {"prepare": True}, aborted, first=True)
+    part(0, {"abortTransaction": True}, aborted)
+    part(4, {}, session | {"txnNumber": Int64(5)}, first=True)
+
+
+def dump_with_oplog(path, database, oplog):
+    directory = path / database
+    directory.mkdir(parents=True)
+    things = [{"_id": 1, "a": 1}, {"_id": 2, "list": ["a"], "gone": 1}, {"_id": 3}, {"_id": 4}, {"_id": 5}]
+    (directory / "things.bson").write_bytes(b"".join(bson.encode(one) for one in things))
+    indexes = [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, *({"v": 2, "key": {name: 1}, "name": f"{name}_1"} for name in ("kept", "dropped"))]
+    (directory / "things.metadata.json").write_text(json.dumps({"options": {}, "indexes": indexes, "collectionName": "things", "type": "collection"}))
+    for name in ("dropped", "named"):
+        (directory / f"{name}.bson").write_bytes(bson.encode({"_id": name}))
+    (path / "oplog.bson").write_bytes(oplog.bytes())
+
+
+def test_an_oplog_written_by_hand_from_the_format_is_applied(server, database, tmp_path):
+    oplog = Oplog(database.name)
+    fill_oplog(oplog)
+    dump_with_oplog(tmp_path, database.name, oplog)
+    restore = ["restore-dump", "--uri", server.uri, "--oplogReplay", "--drop", tmp_path]
+    succeed(*restore, "--dryRun")
+    assert database.list_collection_names() == []
+    succeed(*restore)
+    assert list(database.things.find()) == [
+        {"_id": 1, "a": 2, "b": {"c": [9, 2]}},
+        {"_id": 2, "list": ["a", "b"], "x": {"y": 5}},
+        {"_id": 3, "replaced": True},
+        *({"_id": name} for name in ("late", "of applyOps", "transaction 1", "transaction 2", "transaction 4")),
+    ]
+    assert sorted(database.list_collection_names()) == ["made", "renamed", "system.views", "things", "view"]
+    information = database.things.index_information()
+    assert set(information) == {"_id_", "kept_1", "late_1"} and information["kept_1"]["hidden"] is True
+    assert set(database.made.index_information()) == {"_id_", "a_1"} and database.made.options()["capped"] is True
+    assert database.things.options()["validator"] == {"a": {"$ne": 7}}
+    assert list(database.renamed.find()) == [{"_id": "named"}]
+    before = state(database)
+    # Applied to what is newer already.
+    again = tmp_path / "again.bson"
+    again.write_bytes(b"".join(bson.encode(entry) for entry in oplog.entries if entry["o"].keys().isdisjoint({"renameCollection", "drop"})))
+    (tmp_path / database.name / "named.bson").unlink()
+    fail("restore-dump", "--uri", server.uri, "--oplogReplay", "--oplogFile", again, tmp_path)
+    changed = state(database)
+    assert changed[1]["things"] == before[1]["things"] and changed[0]["things"] == before[0]["things"]
+
+
+def test_an_oplog_is_applied_up_to_a_limit(server, database, tmp_path):
+    oplog = Oplog(database.name)
+    for n in range(10):
+        oplog.add("i", "late", {"_id": n})
+    dump_with_oplog(tmp_path, database.name, oplog)
+    restore = ["restore-dump", "--uri", server.uri, "--drop", tmp_path]
+    for limit, count in [("1700000004", 3), ("1700000004:1", 3), ("1700000004:2", 4), ("1800000000", 10)]:
+        succeed(*restore, "--oplogReplay", "--oplogLimit", limit)
+        assert database.late.count_documents({}) == count, limit
+        database.late.drop()
+    ended = quarry(*restore, "--oplogReplay", "--oplogLimit", "tomorrow")
+    assert ended.returncode == 2 and b"seconds since 1970" in ended.stderr
+    assert quarry(*restore, "--oplogLimit", "7").returncode == 2
+    assert b"the dump's oplog is left out" in quarry(*restore).stderr
+    assert "late" not in database.list_collection_names()
+
+
+def test_entries_that_are_not_known_are_refused_by_name(server, database, tmp_path):
+    for number, (add, said) in enumerate(
+        [
+            (lambda oplog: oplog.command(emptycapped="things"), "the command `emptycapped` is not supported"),
+            (lambda oplog: oplog.add("xi", "things", {"_id": 1}), "the kind `xi` is not supported"),
+            (lambda oplog: oplog.add("u", "things", {"$v": 2, "diff": {"bx": {"o": 1}}}, {"_id": 1}), "a difference with `bx` is not supported"),
+            (lambda oplog: oplog.add("u", "things", {"$inc": {"a": 1}}, {"_id": 1}), "an update by `$inc` is not supported"),
+            (lambda oplog: oplog.add("i", "system.buckets.weather", {"_id": 1}), f"time series `{database.name}.weather` are not supported"),
+        ]
+    ):
+        oplog = Oplog(database.name)
+        add(oplog)
+        path = tmp_path / str(number)
+        dump_with_oplog(path, database.name, oplog)
+        restore = ["restore-dump", "--uri", server.uri, "--oplogReplay", "--drop", path]
+        assert said in fail(*restore)
+        if "time series" in said:
+            succeed(*restore, "--nsExclude", "*.weather")
+    oplog = Oplog(database.name)
+    oplog.add("i", "things", {"_id": 1})
+    (path / "oplog.bson").write_bytes(oplog.bytes()[:-3])
+    assert "oplog.bson` at byte 0: the file is cut off" in fail(*restore)

@@ -11,7 +11,7 @@ import pytest
 from cutter import Cutter, names
 from pymongo import MongoClient
 from quarry_process import Quarry, binary
-from test_dump import fill, state
+from test_dump import NOON, fill, fill_series, series_state, state
 
 PATIENCE_SECONDS = 60
 
@@ -329,4 +329,51 @@ def test_a_change_of_a_document_that_is_as_large_as_one_may_be(pair):
         process = follow(source, destination)
         client.shop.large.update_one({"_id": 1}, {"$set": {"one": text, "two": text[:-100]}})
         finish(process)
+    check_equal(source, destination)
+
+
+@pytest.mark.parametrize("flags", [["--once"], []], ids=str)
+def test_time_series_are_copied_at_the_end(pair, flags):
+    source, destination = pair
+    prepare(source.uri)
+    with MongoClient(source.uri) as client, MongoClient(destination.uri) as other:
+        fill_series(client.climate)
+        if flags:
+            said = ended(migrate(source, destination, *flags))
+        else:
+            process = follow(source, destination)
+            assert "weather" not in other.climate.list_collection_names()
+            client.climate.weather.insert_one({"ts": NOON, "at": {"room": 9}, "celsius": 1})
+            client.climate.weather.delete_many({"at.room": 1})
+            client.climate.plain.drop()
+            client.climate.create_collection("later", timeseries={"timeField": "ts"}).insert_one({"ts": NOON})
+            client.shop.many.update_one({"_id": 1}, {"$set": {"touched": True}})
+            said = finish(process)
+        count = client.climate.weather.count_documents({})
+        assert "3 time series copied" in said and (count == 3000 if flags else 1000 < count < 3000)
+        assert series_state(other.climate) == series_state(client.climate)
+        with MongoClient(source.uri) as one:
+            assert state(other.shop) == state(one.shop)
+        again = migrate(source, destination, "--once", "--nsInclude", "climate.*")
+        assert "is there already; --drop removes it first" in again.communicate(timeout=PATIENCE_SECONDS)[1]
+        ended(migrate(source, destination, "--once", "--drop", "--nsInclude", "climate.*"))
+        assert series_state(other.climate) == series_state(client.climate)
+
+
+def test_options_that_change_are_followed(pair):
+    source, destination = pair
+    prepare(source.uri)
+    process = follow(source, destination)
+    with MongoClient(source.uri) as client:
+        shop = client.shop
+        shop.command("collMod", "checked", validator={"a": {"$gt": -5}}, validationLevel="moderate")
+        shop.command("collMod", "many", index={"name": "text_1", "hidden": True})
+        shop.many.create_index([("at", 1)], expireAfterSeconds=10**9)
+        shop.command("collMod", "many", index={"keyPattern": {"at": 1}, "expireAfterSeconds": 10**8})
+        shop.command("collMod", "capped", cappedSize=200_000)
+        shop.command("collMod", "view", viewOn="types", pipeline=[])
+        shop.command("collMod", "types", changeStreamPreAndPostImages={"enabled": True})
+        shop.many.rename("moved")
+        shop.command("collMod", "moved", validator={"n": {"$lt": 1000}})
+    finish(process)
     check_equal(source, destination)

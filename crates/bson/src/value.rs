@@ -101,6 +101,18 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// Reads the value of a type that bytes begin with; the bytes behind it. Checks what `from_bytes` checks.
+    pub fn split_first(element_type: ElementType, bytes: &'a [u8]) -> Result<(Self, &'a [u8])> {
+        let size = layout::value_bytes(element_type as u8, bytes);
+        match size.and_then(|size| bytes.split_at_checked(size)) {
+            Some((value, rest)) => Ok((Self::decode(element_type, value), rest)),
+            None => Err(Error::malformed(
+                0,
+                format!("the bytes of a value of type {}", element_type.alias()),
+            )),
+        }
+    }
+
     /// Reads a value whose size a walk has measured. Over anything else: some value of the type, no panic.
     #[inline(always)]
     pub(crate) fn decode(element_type: ElementType, bytes: &'a [u8]) -> Self {
@@ -347,4 +359,27 @@ from_scalar! {
     &'a str => |v| RawValue::String(RawStr::from(v));
     &'a String => |v| RawValue::String(RawStr::from(v));
     &RawValue<'a> => |v| *v;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_split_off_the_bytes_behind_it() {
+        let of = |element_type, bytes| RawValue::split_first(element_type, bytes);
+        let (text, rest) = of(ElementType::String, b"\x03\0\0\0ab\0rest").unwrap();
+        assert_eq!((text.as_str(), rest), (Some("ab"), &b"rest"[..]));
+        let (null, rest) = of(ElementType::Null, b"rest").unwrap();
+        assert!(null.is_nullish() && rest == b"rest");
+        for (element_type, bytes) in [
+            (ElementType::String, &b"\x03\0\0\0a\0"[..]),
+            (ElementType::String, b"\xff\xff\xff\xff\0"),
+            (ElementType::Int64, b"1234567"),
+            (ElementType::Regex, b"a\0b"),
+            (ElementType::Document, b"\x06\0\0\0\0"),
+        ] {
+            assert!(of(element_type, bytes).is_err(), "{bytes:?}");
+        }
+    }
 }

@@ -25,6 +25,8 @@ pub type Uuid = [u8; 16];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Collection,
+    /// A collection of measurements, whose changes no stream of a whole deployment tells.
+    TimeSeries,
     /// A pipeline over another collection: it has no documents of its own.
     View,
 }
@@ -33,6 +35,7 @@ impl Kind {
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Collection => "collection",
+            Kind::TimeSeries => "timeseries",
             Kind::View => "view",
         }
     }
@@ -75,7 +78,7 @@ pub fn databases(connection: &mut Connection) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The collections and views of a database that are wanted, in order, without those of the system's own. A time series among them is refused.
+/// The collections and views of a database that are wanted, in order, without those of the system's own.
 pub fn definitions(
     connection: &mut Connection,
     database: &str,
@@ -114,6 +117,7 @@ fn of_entry(
 ) -> Result<Definition> {
     let kind = match entry.get_str("type") {
         Some("view") => Kind::View,
+        Some("timeseries") => Kind::TimeSeries,
         Some("collection") | None => Kind::Collection,
         Some(other) => {
             let what = format!("`{database}.{name}` is a {other}, whose copy is not supported yet");
@@ -123,7 +127,7 @@ fn of_entry(
     let options = entry.get_document("options");
     let indexes = match kind {
         Kind::View => Vec::new(),
-        Kind::Collection => indexes(connection, database, name)?,
+        Kind::Collection | Kind::TimeSeries => indexes(connection, database, name)?,
     };
     Ok(Definition {
         name: name.to_owned(),
@@ -263,6 +267,27 @@ pub fn create_indexes(
     connection
         .define(&namespace.database, &command)
         .map_err(Error::server(format_args!("indexes of `{namespace}`")))?;
+    Ok(())
+}
+
+/// Drops the indexes that a new collection has and the definition does not: a time series is made with one.
+pub fn drop_other_indexes(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    wanted: &[Document],
+) -> Result<()> {
+    let (database, collection) = (&namespace.database, namespace.collection.as_str());
+    for index in indexes(connection, database, collection)? {
+        let name = index.get_str("name").unwrap_or_default();
+        let is_wanted = |other: &Document| other.get_str("name") == Some(name);
+        if is_of_id(index.as_raw()) || wanted.iter().any(is_wanted) {
+            continue;
+        }
+        let command = doc! { "dropIndexes": collection, "index": name };
+        connection
+            .define(database, &command)
+            .map_err(Error::server(format_args!("indexes of `{namespace}`")))?;
+    }
     Ok(())
 }
 

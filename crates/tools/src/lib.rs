@@ -14,6 +14,7 @@
 
 mod archive;
 mod bson_file;
+mod change_stream;
 mod definition;
 pub mod dump;
 mod error;
@@ -25,9 +26,12 @@ mod metadata;
 pub mod migrate;
 mod namespaces;
 mod new_file;
+mod oplog;
 mod progress;
 pub mod restore_dump;
 mod server;
+mod statements;
+mod time_series;
 mod users;
 
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! `metadata.json`: a collection's definition beside its documents, in Extended JSON.
 //!
-//! `{"options": {...}, "indexes": [...], "uuid": "32 hexadecimal digits", "collectionName": "...", "type": "collection" | "view"}`
+//! `{"options": {...}, "indexes": [...], "uuid": "32 hexadecimal digits", "collectionName": "...", "type": "collection" | "timeseries" | "view"}`
 
 use std::fmt::Write;
 
@@ -8,6 +8,7 @@ use quarry_bson::{Document, Value, doc, extjson};
 
 use crate::definition::{Definition, Kind};
 use crate::error::{Error, Result};
+use crate::time_series::Series;
 
 /// The text of a definition.
 pub fn to_text(definition: &Definition) -> String {
@@ -57,7 +58,8 @@ pub fn from_text(text: &str, name: &str, place: &str) -> Result<Definition> {
     }
     let kind = match metadata.get_str("type") {
         Some("view") => Kind::View,
-        Some("timeseries") => return Err(damaged("time series are not supported yet")),
+        _ if Series::of(options.as_raw()).is_some() => Kind::TimeSeries,
+        Some("timeseries") => return Err(damaged("a time series without a `timeField`")),
         _ if options.contains("viewOn") => Kind::View,
         _ => Kind::Collection,
     };
@@ -102,6 +104,12 @@ mod tests {
         assert_eq!(from_text("", "c", "x").unwrap().name, "c");
         let view = r#"{"options":{"viewOn":"a","pipeline":[]},"indexes":[]}"#;
         assert_eq!(from_text(view, "v", "x").unwrap().kind, Kind::View);
+        let series = r#"{"options":{"timeseries":{"timeField":"ts","granularity":"seconds","bucketMaxSpanSeconds":{"$numberInt":"3600"}}},"indexes":[],"uuid":"","collectionName":"weather","type":"timeseries"}"#;
+        let series = from_text(series, "w", "x").unwrap();
+        assert_eq!(
+            (series.name.as_str(), series.kind),
+            ("weather", Kind::TimeSeries)
+        );
         for bad in [
             "{",
             "[]",

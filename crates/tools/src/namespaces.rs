@@ -27,7 +27,8 @@ impl Namespace {
         }
     }
 
-    fn parse(full: &str) -> Option<Namespace> {
+    /// The collection that a full name says; none where it is not one.
+    pub fn parse(full: &str) -> Option<Namespace> {
         let (database, collection) = full.split_once('.')?;
         let is_whole = !database.is_empty() && !collection.is_empty();
         is_whole.then(|| Namespace::new(database, collection))

@@ -8,6 +8,7 @@ use quarry_client::{Connection, Sequence};
 
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
+use crate::oplog::Change;
 
 /// The database of both.
 pub const DATABASE: &str = "admin";
@@ -51,6 +52,33 @@ impl Accounts {
                 return;
             }
         }
+    }
+
+    /// Changes one of the documents, or adds one.
+    ///
+    /// # Errors
+    /// The text says what of the change is unknown.
+    pub fn change(
+        &mut self,
+        collection: &str,
+        id: &Value,
+        change: Change,
+    ) -> std::result::Result<(), String> {
+        for (documents, (name, _)) in self.0.iter_mut().zip(COLLECTIONS) {
+            if collection != name {
+                continue;
+            }
+            let own = |document: &Document| document.get("_id").map(Value::from);
+            let is_it = |document: &Document| own(document).as_ref() == Some(id);
+            let place = documents.iter().flatten().position(is_it);
+            let known = documents.as_mut();
+            let before = place.zip(known).map(|(place, known)| known.remove(place));
+            if let Some(after) = change.apply(before)? {
+                documents.get_or_insert_default().push(after);
+            }
+            return Ok(());
+        }
+        Ok(())
     }
 
     /// The kinds that there are: the collection, the one that documents are brought in, and the documents.

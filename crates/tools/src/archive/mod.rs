@@ -10,7 +10,7 @@
 //! terminator = FF FF FF FF
 //! ```
 //!
-//! Blocks of several collections take turns. Each collection of the prelude ends with a block of its own, a view without documents too: it has `EOF: true`,
+//! Blocks of several collections take turns; those of a time series have the name of its buckets. Each collection of the prelude ends with a block of its own, a view without documents too: it has `EOF: true`,
 //! no documents, and the CRC-64 (ECMA-182, reflected, as in XZ) of all bytes of the collection's documents. An archive that stops before all have
 //! ended is cut off, wherever that is.
 
@@ -19,7 +19,9 @@ mod writer;
 
 use crc::{CRC_64_XZ, Crc, Digest, Table};
 
+use crate::definition::Kind;
 use crate::namespaces::Namespace;
+use crate::{oplog, time_series};
 
 pub use reader::{Event, Reader};
 pub use writer::Writer;
@@ -27,10 +29,12 @@ pub use writer::Writer;
 const MAGIC: u32 = 0x8199_E26D;
 const TERMINATOR: u32 = 0xFFFF_FFFF;
 const VERSION: &str = "0.1";
-/// The kind of an entry whose documents come under another name.
-pub const TIME_SERIES: &str = "timeseries";
-
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
+
+/// The name that the entries of the oplog are under, which are of no database.
+pub fn oplog_name() -> Namespace {
+    Namespace::new("", oplog::NAME)
+}
 
 /// The checksum of a collection's documents.
 pub type Checksum = Digest<'static, u64, Table<16>>;
@@ -50,6 +54,20 @@ pub struct Entry {
     pub size: u64,
     /// `collection`, `view` or another kind.
     pub kind: String,
+}
+
+impl Entry {
+    /// The name that the collection's blocks have.
+    pub fn name_of_blocks(&self) -> Namespace {
+        let Namespace {
+            database,
+            collection,
+        } = &self.namespace;
+        match self.kind == Kind::TimeSeries.as_str() {
+            true => Namespace::new(database, time_series::buckets_of(collection)),
+            false => self.namespace.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use quarry_bson::{Document, RawDocument};
 
-use super::{Checksum, Entry, MAGIC, TERMINATOR, TIME_SERIES, VERSION, checksum};
+use super::{Checksum, Entry, MAGIC, TERMINATOR, VERSION, checksum};
 use crate::bson_file::Source;
 use crate::error::Result;
 use crate::namespaces::Namespace;
@@ -65,10 +65,7 @@ impl<R: Read> Reader<R> {
         let mut entries = Vec::new();
         while let Some(definition) = reader.own_document()? {
             let entry = reader.entry(&definition)?;
-            // The documents of a time series come under another name.
-            if entry.kind != TIME_SERIES {
-                reader.expected.insert(entry.namespace.clone());
-            }
+            reader.expected.insert(entry.name_of_blocks());
             entries.push(entry);
             if reader.source.position() > PRELUDE_BYTES_MAX {
                 let at = reader.source.position();
@@ -124,6 +121,11 @@ impl<R: Read> Reader<R> {
                 Err(self.source.damaged(at, "the archive is cut off"))
             }
         }
+    }
+
+    /// A collection of the prelude whose end has not come, beside one of that name.
+    pub fn awaited(&self, other: &Namespace) -> Option<&Namespace> {
+        self.expected.iter().find(|awaited| *awaited != other)
     }
 
     /// Reads on. A document is appended to `out`.

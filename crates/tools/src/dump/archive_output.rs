@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Documents, Dump, Item, Output};
-use crate::archive::{self, Checksum, Entry, Writer};
+use crate::archive::{self, Checksum, Entry, Writer, oplog_name};
 use crate::error::{Error, Result};
 use crate::metadata;
 use crate::namespaces::Namespace;
@@ -13,6 +13,7 @@ use crate::new_file::NewFile;
 /// The archive.
 pub struct ArchiveOutput {
     path: PathBuf,
+    oplog: Namespace,
     writer: Mutex<Writer<NewFile>>,
 }
 
@@ -26,7 +27,7 @@ impl ArchiveOutput {
     ) -> Result<ArchiveOutput> {
         let failed = Error::file(path);
         let out = NewFile::create(path, options.gzip).map_err(&failed)?;
-        let entries: Vec<Entry> = items
+        let mut entries: Vec<Entry> = items
             .iter()
             .map(|item| Entry {
                 namespace: item.namespace.clone(),
@@ -35,9 +36,19 @@ impl ArchiveOutput {
                 kind: item.definition.kind.as_str().to_owned(),
             })
             .collect();
+        let oplog = oplog_name();
+        if options.oplog {
+            entries.push(Entry {
+                namespace: oplog.clone(),
+                metadata: String::new(),
+                size: 0,
+                kind: String::new(),
+            });
+        }
         let writer = Writer::begin(out, &entries, server_version, i32::from(options.parallel));
         Ok(ArchiveOutput {
             path: path.to_owned(),
+            oplog,
             writer: Mutex::new(writer.map_err(&failed)?),
         })
     }
@@ -64,7 +75,15 @@ impl Output for ArchiveOutput {
     fn collection<'o>(&'o self, item: &'o Item) -> Result<Box<dyn Documents + 'o>> {
         Ok(Box::new(Blocks {
             output: self,
-            namespace: &item.namespace,
+            namespace: &item.written_under,
+            checksum: archive::checksum(),
+        }))
+    }
+
+    fn oplog(&self) -> Result<Box<dyn Documents + '_>> {
+        Ok(Box::new(Blocks {
+            output: self,
+            namespace: &self.oplog,
             checksum: archive::checksum(),
         }))
     }

@@ -13,7 +13,7 @@ use super::{Documents, Dump, Item, Output};
 use crate::definition::Kind;
 use crate::error::{Error, Result};
 use crate::new_file::{NewFile, STANDARD_OUTPUT, sync_directory_of};
-use crate::{file_name, metadata};
+use crate::{file_name, metadata, oplog};
 
 const DOCUMENTS: &str = ".bson";
 const METADATA: &str = ".metadata.json";
@@ -46,6 +46,16 @@ impl DirectoryOutput {
         }
         for item in items {
             output.look(options, item)?;
+        }
+        // Of another dump: it would be applied to this one.
+        for path in [output.oplog_path(false), output.oplog_path(true)] {
+            if options.db.is_none() && path.exists() {
+                let what = format!(
+                    "`{}` is of an earlier dump: remove it, or take another directory",
+                    path.display()
+                );
+                return Err(Error::usage(what));
+            }
         }
         for item in items {
             let directory = output.directory(item);
@@ -90,12 +100,22 @@ impl DirectoryOutput {
     }
 
     fn path(&self, item: &Item, ending: &str, is_compressed: bool) -> PathBuf {
-        let mut name = file_name::of_collection(&item.namespace.collection);
+        let named = match ending {
+            DOCUMENTS => &item.written_under,
+            _ => &item.namespace,
+        };
+        let mut name = file_name::of_collection(&named.collection);
         name += ending;
         if is_compressed {
             name += COMPRESSED;
         }
         self.directory(item).join(name)
+    }
+
+    fn oplog_path(&self, is_compressed: bool) -> PathBuf {
+        let packed = if is_compressed { COMPRESSED } else { "" };
+        self.root
+            .join(format!("{}{DOCUMENTS}{packed}", oplog::NAME))
     }
 
     fn write_prelude(&self, directory: &Path, server_version: &str) -> Result<()> {
@@ -122,7 +142,7 @@ impl Output for DirectoryOutput {
             false => self.path(item, DOCUMENTS, self.is_compressed),
         };
         let out = match item.definition.kind {
-            Kind::Collection => {
+            Kind::Collection | Kind::TimeSeries => {
                 Some(NewFile::create(&path, self.is_compressed).map_err(Error::file(&path))?)
             }
             Kind::View => None,
@@ -133,6 +153,28 @@ impl Output for DirectoryOutput {
             path,
             out,
         }))
+    }
+
+    fn oplog(&self) -> Result<Box<dyn Documents + '_>> {
+        let path = self.oplog_path(self.is_compressed);
+        let out = NewFile::create(&path, self.is_compressed).map_err(Error::file(&path))?;
+        Ok(Box::new(OplogFile { path, out }))
+    }
+}
+
+/// The file of the oplog's entries, which has no metadata.
+struct OplogFile {
+    path: PathBuf,
+    out: NewFile,
+}
+
+impl Documents for OplogFile {
+    fn write(&mut self, entries: &[u8]) -> Result<()> {
+        self.out.write_all(entries).map_err(Error::file(&self.path))
+    }
+
+    fn end(self: Box<Self>) -> Result<()> {
+        self.out.finish().map_err(Error::file(&self.path))
     }
 }
 

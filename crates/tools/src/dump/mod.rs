@@ -1,11 +1,13 @@
 //! `quarry dump`: databases into files, in the formats of mongodump.
 //!
 //! A dump is a directory with a file of documents and one of metadata a collection, or one archive (`archive/mod.rs`). Collections are read by several
-//! connections at once, each as it is while it is read: the dump of a server that is written to is not of one moment, and `quarry backup` is.
+//! connections at once, each as it is while it is read: the dump of a server that is written to is of one moment with `--oplog` only (`oplog.rs`).
 
 mod archive_output;
 mod directory;
+mod oplog;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +23,9 @@ use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
 use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
+use crate::time_series::{self, Packer, Series};
 use crate::users;
+use oplog::Slice;
 
 /// Documents that are written in one go.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -63,8 +67,8 @@ pub struct Dump {
     /// Say nothing but errors
     #[arg(long)]
     quiet: bool,
-    /// Not supported yet: have the dump be of one moment by a slice of the oplog
-    #[arg(long, hide = true)]
+    /// Dump what is changed meanwhile, too, so that `restore-dump --oplogReplay` restores one moment
+    #[arg(long, conflicts_with = "db")]
     oplog: bool,
 }
 
@@ -81,6 +85,8 @@ const FORM_OF_USERS: i32 = 5;
 /// One collection of the dump.
 struct Item {
     namespace: Namespace,
+    /// The name that its documents are written under: of a time series, that of its buckets.
+    written_under: Namespace,
     definition: Definition,
     /// Documents, more or less.
     documents: u64,
@@ -92,6 +98,9 @@ struct Item {
 trait Output: Sync {
     /// Begins a collection: what is written is for its documents, in any pieces of whole ones.
     fn collection<'o>(&'o self, item: &'o Item) -> Result<Box<dyn Documents + 'o>>;
+
+    /// Begins the entries of the oplog.
+    fn oplog(&self) -> Result<Box<dyn Documents + '_>>;
 }
 
 /// The documents of one collection on their way into a dump.
@@ -101,11 +110,6 @@ trait Documents {
 }
 
 fn dump(options: &Dump) -> Result<()> {
-    if options.oplog {
-        return Err(Error::usage(
-            "--oplog is not supported yet: `quarry backup` makes a copy of one moment",
-        ));
-    }
     if let Some(database) = &options.db {
         check_name(database)?;
     }
@@ -115,7 +119,14 @@ fn dump(options: &Dump) -> Result<()> {
         .read("admin", &doc! { "buildInfo": 1 })
         .map_err(Error::server("buildInfo"))?;
     let version = build.get_str("version").unwrap_or_default();
+    let slice = match options.oplog {
+        true => Some(Slice::begin(&settings, &build)?),
+        false => None,
+    };
     let items = items(&mut connection, options)?;
+    if options.oplog {
+        refuse_series(&items)?;
+    }
     let query = match &options.query {
         Some(text) => Some(server::document("--query", text)?),
         None => None,
@@ -123,25 +134,53 @@ fn dump(options: &Dump) -> Result<()> {
     if options.collection.is_some() && items.is_empty() {
         return Err(Error::usage("no such collection"));
     }
-    let documents = match &options.archive {
+    let write = |output: &dyn Output| -> Result<()> {
+        let documents = dump_all(&settings, options, &items, query.as_ref(), output)?;
+        let collections = items.len();
+        say(
+            options,
+            format_args!("{documents} documents of {collections} collections dumped"),
+        );
+        let Some(slice) = slice else {
+            return Ok(());
+        };
+        let mut written = output.oplog()?;
+        let entries = slice.write(&mut *written)?;
+        written.end()?;
+        say(
+            options,
+            format_args!("{entries} changes dumped that were made meanwhile"),
+        );
+        Ok(())
+    };
+    match &options.archive {
         Some(path) => {
             let output = archive_output::ArchiveOutput::begin(path, options, &items, version)?;
-            let documents = dump_all(&settings, options, &items, query.as_ref(), &output)?;
-            output.finish()?;
-            documents
+            write(&output)?;
+            output.finish()
         }
-        None => {
-            let output = directory::DirectoryOutput::begin(options, &items, version)?;
-            dump_all(&settings, options, &items, query.as_ref(), &output)?
-        }
-    };
-    if !options.quiet {
-        eprintln!(
-            "{documents} documents of {} collections dumped",
-            items.len()
-        );
+        None => write(&directory::DirectoryOutput::begin(
+            options, &items, version,
+        )?),
     }
-    Ok(())
+}
+
+fn say(options: &Dump, what: fmt::Arguments<'_>) {
+    if !options.quiet {
+        eprintln!("{what}");
+    }
+}
+
+/// Refuses a time series in a dump of one moment: no stream of changes tells of its measurements.
+fn refuse_series(items: &[Item]) -> Result<()> {
+    let is_series = |item: &&Item| item.definition.kind == Kind::TimeSeries;
+    match items.iter().find(is_series) {
+        None => Ok(()),
+        Some(series) => Err(Error::usage(format!(
+            "`{}` is a time series, of whose changes nothing tells: --oplog cannot have it as of one moment, and `quarry backup` does",
+            series.namespace
+        ))),
+    }
 }
 
 /// Refuses a database whose name would lead out of the dump's directory, as a server may say it has.
@@ -181,11 +220,20 @@ fn items(connection: &mut Connection, options: &Dump) -> Result<Vec<Item>> {
 fn item(connection: &mut Connection, database: &str, definition: Definition) -> Item {
     let namespace = Namespace::new(database, &definition.name);
     let documents = match definition.kind {
-        Kind::Collection => definition::count(connection, &namespace).unwrap_or(0),
+        Kind::Collection | Kind::TimeSeries => {
+            definition::count(connection, &namespace).unwrap_or(0)
+        }
         Kind::View => 0,
+    };
+    let written_under = match definition.kind {
+        Kind::TimeSeries => {
+            Namespace::new(database, time_series::buckets_of(&namespace.collection))
+        }
+        Kind::Collection | Kind::View => namespace.clone(),
     };
     Item {
         namespace,
+        written_under,
         definition,
         documents,
         made: None,
@@ -206,6 +254,7 @@ fn items_of_users(
     if !items.is_empty() {
         items.push(Item {
             namespace: Namespace::new(users::DATABASE, VERSIONS),
+            written_under: Namespace::new(users::DATABASE, VERSIONS),
             definition: of_users(VERSIONS),
             documents: 1,
             made: Some(doc! { "_id": "authSchema", "currentVersion": FORM_OF_USERS }),
@@ -273,35 +322,59 @@ fn dump_one(
     progress: &Progress,
 ) -> Result<u64> {
     let mut written = output.collection(item)?;
-    let mut documents = 0;
-    if let Some(made) = &item.made {
-        written.write(made.as_bytes())?;
-        documents = 1;
-    } else if item.definition.kind == Kind::Collection {
-        let mut find = doc! { "find": (item.namespace.collection.as_str()) };
-        if let Some(query) = query {
-            find.append("filter", query);
+    let documents = match (&item.made, item.definition.kind) {
+        (Some(made), _) => {
+            written.write(made.as_bytes())?;
+            1
         }
-        let failed = |error| Error::server(format_args!("`{}`", item.namespace))(error);
-        let mut cursor = connection
-            .cursor(&item.namespace.database, &find)
-            .map_err(failed)?;
-        let mut chunk = Vec::new();
-        while cursor.advance().map_err(failed)? {
-            for document in cursor.batch() {
-                chunk.extend_from_slice(document.as_bytes());
-                documents += 1;
-                progress.add(document.len_bytes() as u64, 1);
-                if chunk.len() >= CHUNK_BYTES {
-                    written.write(&chunk)?;
-                    chunk.clear();
-                }
+        (None, Kind::View) => 0,
+        (None, Kind::Collection | Kind::TimeSeries) => {
+            copy(connection, item, query, &mut *written, progress)?
+        }
+    };
+    written.end()?;
+    Ok(documents)
+}
+
+/// Copies the documents of a collection; their number. Those of a time series are put into buckets.
+fn copy(
+    connection: &mut Connection,
+    item: &Item,
+    query: Option<&Document>,
+    written: &mut dyn Documents,
+    progress: &Progress,
+) -> Result<u64> {
+    let mut find = doc! { "find": (item.namespace.collection.as_str()) };
+    if let Some(query) = query {
+        find.append("filter", query);
+    }
+    let series = Series::of(item.definition.options.as_raw());
+    let mut packer = series.map(Packer::new);
+    let unpackable = |what| Error::Incomplete(format!("`{}`: {what}", item.namespace));
+    let failed = |error| Error::server(&item.namespace)(error);
+    let mut cursor = connection
+        .cursor(&item.namespace.database, &find)
+        .map_err(failed)?;
+    let (mut chunk, mut documents) = (Vec::new(), 0);
+    while cursor.advance().map_err(failed)? {
+        for document in cursor.batch() {
+            match &mut packer {
+                Some(packer) => packer.add(document, &mut chunk).map_err(unpackable)?,
+                None => chunk.extend_from_slice(document.as_bytes()),
+            }
+            documents += 1;
+            progress.add(document.len_bytes() as u64, 1);
+            if chunk.len() >= CHUNK_BYTES {
+                written.write(&chunk)?;
+                chunk.clear();
             }
         }
-        if !chunk.is_empty() {
-            written.write(&chunk)?;
-        }
     }
-    written.end()?;
+    if let Some(packer) = &mut packer {
+        packer.finish(&mut chunk).map_err(unpackable)?;
+    }
+    if !chunk.is_empty() {
+        written.write(&chunk)?;
+    }
     Ok(documents)
 }

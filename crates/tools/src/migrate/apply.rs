@@ -10,6 +10,7 @@ use super::places::{Place, Places, Rename};
 use crate::definition::{self, Uuid};
 use crate::error::{Error, Result};
 use crate::namespaces::{Namespace, Selection};
+use crate::time_series;
 
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
@@ -168,6 +169,7 @@ impl<'a> Applier<'a> {
             ("dropIndexes", Some((_, place))) => {
                 self.drop_indexes(&documents(described, "indexes"), &place.to)
             }
+            ("modify", known) => self.modify(described, known.map(|(_, place)| place.to), from),
             (other, known) if known.is_some() || self.takes(from) => Err(Error::usage(format!(
                 "`{from}`: following a change of the kind `{other}` is not supported yet"
             ))),
@@ -194,9 +196,9 @@ impl<'a> Applier<'a> {
                 }
             };
         }
-        if options.contains("timeseries") {
-            let what = format!("`{from}` is a time series, whose copy is not supported yet");
-            return Err(Error::usage(what));
+        // It is copied at the end.
+        if options.contains(time_series::OPTION) {
+            return Ok(());
         }
         let Some(uuid) = uuid else {
             return self.unnumbered(from);
@@ -297,6 +299,43 @@ impl<'a> Applier<'a> {
                 "`{from}`, which was not copied, has been renamed to `{new}`; begin anew"
             ))),
             false => Ok(()),
+        }
+    }
+
+    /// Changes options of a collection, of an index of it, or of a view.
+    fn modify(
+        &mut self,
+        changed: RawDocument<'_>,
+        known: Option<Namespace>,
+        from: &Namespace,
+    ) -> Result<()> {
+        let is_view = known.is_none() && changed.contains("viewOn") && self.takes(from);
+        let to = match known {
+            Some(to) => to,
+            None if is_view => self.selection.renamed(from)?,
+            // Of a collection that was not chosen, or had gone before the copy.
+            None => return Ok(()),
+        };
+        if is_view && self.places.holder(&to).is_some() {
+            return Ok(());
+        }
+        let mut command = doc! { "collMod": (to.collection.as_str()) };
+        for option in changed {
+            if option.name() != "index" || self.follows_indexes {
+                command.append_element(option);
+            }
+        }
+        if command.len() == 1 {
+            return Ok(());
+        }
+        match self.sides.destination.define(&to.database, &command) {
+            // The view or the index has gone since, or is made as it is by then.
+            Err(error) if matches!(error.code(), Some(NAMESPACE_NOT_FOUND | INDEX_NOT_FOUND)) => {
+                Ok(())
+            }
+            modified => modified
+                .map(drop)
+                .map_err(Error::server(format_args!("options of `{to}`"))),
         }
     }
 

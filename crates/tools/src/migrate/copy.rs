@@ -6,8 +6,8 @@ use quarry_bson::doc;
 use quarry_client::Connection;
 
 use super::documents::KILLED;
-use super::{Item, Migration, collections};
-use crate::definition;
+use super::{Item, Migration};
+use crate::definition::{self, Kind};
 use crate::error::{Error, Result};
 use crate::loader::{Loader, Target, Verb};
 use crate::namespaces::Namespace;
@@ -18,9 +18,13 @@ use crate::server;
 const ATTEMPTS_MAX: usize = 20;
 
 impl Migration<'_> {
-    /// Copies the documents; their number.
-    pub(super) fn copy(&mut self, items: &[Item]) -> Result<u64> {
-        let total = collections(items)
+    /// Copies the documents of the items; their number.
+    pub(super) fn copy<'i>(
+        &mut self,
+        mut items: impl Iterator<Item = &'i Item> + Clone,
+    ) -> Result<u64> {
+        let total = items
+            .clone()
             .filter_map(|item| definition::count(&mut self.source, &item.from))
             .sum();
         let progress = Progress::of_documents("copy", Some(total));
@@ -31,7 +35,7 @@ impl Migration<'_> {
             loader: Loader::start(&self.destination_settings, writers)?,
             progress,
         };
-        collections(items).try_fold(0, |copied, item| Ok(copied + copy.collection(item)?))
+        items.try_fold(0, |copied, item| Ok(copied + copy.collection(item)?))
     }
 }
 
@@ -46,6 +50,8 @@ struct Copy<'c> {
 impl Copy<'_> {
     /// Copies a collection under the name that it has by now; the number of its documents.
     fn collection(&mut self, item: &Item) -> Result<u64> {
+        // A measurement is not known again by its `_id`: a second copy would have it twice.
+        let is_series = item.definition.kind == Kind::TimeSeries;
         for _ in 0..ATTEMPTS_MAX {
             let Some(name) = name_of(self.source, item, &item.from)? else {
                 // It has been dropped, which comes among the changes.
@@ -56,7 +62,7 @@ impl Copy<'_> {
                 // It got another name, so that this one may be of another collection. What has been copied is met again, and stays.
                 Ok(None) => {}
                 Err(Error::Server { why, .. })
-                    if why.code().is_some_and(|code| KILLED.contains(&code)) => {}
+                    if !is_series && why.code().is_some_and(|code| KILLED.contains(&code)) => {}
                 Err(error) => return Err(error),
             }
         }

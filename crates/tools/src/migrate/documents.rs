@@ -8,13 +8,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quarry_bson::{Document, DocumentBuilder, RawArray, RawDocument, Value, doc};
-use quarry_client::{Connection, Sequence};
+use quarry_bson::{RawDocument, Value, doc};
+use quarry_client::Connection;
 
 use super::places::{Place, Places};
 use crate::definition::{self, Uuid};
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
+use crate::statements::{Verb, append_delete, append_put, key, send};
 
 /// Statements that go together.
 const STATEMENTS_BYTES: usize = 4 << 20;
@@ -28,7 +29,6 @@ const RENAMES_MAX: usize = 20;
 pub const KILLED: [i32; 3] = [43, 175, 237];
 /// Documents that a unique index refuses for now.
 const PENDING_MAX: usize = 100_000;
-const DUPLICATE_KEY: i32 = 11_000;
 
 /// The connections to both sides.
 pub struct Sides {
@@ -52,12 +52,6 @@ struct Statements {
     ids: Vec<Value>,
     /// Documents that are to be put as the source has them by now.
     looked_up: Vec<Value>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Verb {
-    Put,
-    Delete,
 }
 
 impl Documents {
@@ -310,70 +304,4 @@ fn find<'i>(
             found.ids.push(id);
         }
     }
-}
-
-/// Sends statements on the documents of the ids; the ids of those that a unique index refuses. Statements on one document are applied in order: a command takes one after
-/// the other.
-fn send(
-    destination: &mut Connection,
-    to: &Namespace,
-    verb: Verb,
-    statements: &[u8],
-    ids: &[Value],
-) -> Result<Vec<Value>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (name, field) = match verb {
-        Verb::Put => ("update", "updates"),
-        Verb::Delete => ("delete", "deletes"),
-    };
-    let mut command = doc! { (name): (to.collection.as_str()), "ordered": false };
-    if verb == Verb::Put {
-        // The source's documents are as they are.
-        command.append("bypassDocumentValidation", true);
-    }
-    let sequence = Sequence {
-        identifier: field,
-        documents: statements,
-    };
-    let reply = destination
-        .write(&to.database, &command, sequence, true)
-        .map_err(Error::server(format_args!("changes of `{to}`")))?;
-    let errors = reply.get_array("writeErrors");
-    let mut refused = Vec::new();
-    for error in errors.iter().flat_map(RawArray::iter) {
-        let Some(error) = error.as_document() else {
-            continue;
-        };
-        let index = error.get("index").and_then(|index| index.as_i64_exact());
-        let id = index.and_then(|index| ids.get(usize::try_from(index).ok()?));
-        match (error.get_i32("code"), id) {
-            (Some(DUPLICATE_KEY), Some(id)) => refused.push(id.clone()),
-            _ => {
-                let message = error.get_str("errmsg").unwrap_or("refused");
-                return Err(Error::Incomplete(format!("`{to}`: {message}")));
-            }
-        }
-    }
-    Ok(refused)
-}
-
-/// An id with its type, as bytes.
-fn key(id: &Value) -> Vec<u8> {
-    doc! { "": (id.clone()) }.into_bytes()
-}
-
-/// Appends the statement that makes the document be as it is here.
-fn append_put(id: &Value, document: RawDocument<'_>, out: &mut Vec<u8>) {
-    let mut statement = DocumentBuilder::new(out);
-    statement.document("q").append("_id", id);
-    statement.append("u", document).append("upsert", true);
-    statement.finish();
-}
-
-/// Appends the statement that removes the document.
-fn append_delete(id: &Value, out: &mut Vec<u8>) {
-    let statement: Document = doc! { "q": { "_id": (id.clone()) }, "limit": 1 };
-    out.extend_from_slice(statement.as_bytes());
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quarry_bson::{Document, Value, doc};
+use quarry_bson::{Document, doc};
 use quarry_client::{Connection, Cursor};
 
 use super::Migration;
 use super::apply::Applier;
 use super::documents::Sides;
 use super::places::Places;
+use crate::change_stream::{self, FORGOTTEN, current_token, has_reached, token_of};
 use crate::error::{Error, Result};
 use crate::server;
 
@@ -25,40 +26,12 @@ const BEFORE_REOPENING: Duration = Duration::from_millis(200);
 /// Batches without a change, and without another place, that are the end of what there is. The first of a stream does not wait, and counts for nothing.
 const STILL_MAX: u32 = 3;
 const CLOSED: &str = "the source closes its stream of changes again and again";
-/// Codes of a source that has forgotten the place, or cannot go on behind it.
-const FORGOTTEN: [i32; 2] = [280, 286];
-
-/// The place in a server's changes as it is now.
-pub fn current_token(connection: &mut Connection) -> quarry_client::Result<Document> {
-    let cursor = connection.cursor("admin", &command(None))?;
-    token_of(cursor.reply()).ok_or_else(|| {
-        quarry_client::Error::Protocol("the change stream has no place to resume at".to_owned())
-    })
-}
-
-fn token_of(reply: &Document) -> Option<Document> {
-    let token = reply.get_path("cursor.postBatchResumeToken")?;
-    Some(token.as_document()?.to_owned_document())
-}
-
-/// Whether a place is not before another one: their texts have the order of the places.
-fn has_reached(token: &Document, goal: &Document) -> bool {
-    token.get_str("_data") >= goal.get_str("_data")
-}
 
 /// Documents are not looked up by the source, and what an update has changed is left out: an event that had both could be larger than a
 /// document may be.
-fn command(token: Option<&Document>) -> Document {
-    let mut stream = doc! { "allChangesForCluster": true, "showExpandedEvents": true };
-    if let Some(token) = token {
-        stream.append("resumeAfter", token);
-    }
-    let pipeline = [
-        doc! { "$changeStream": stream },
-        doc! { "$unset": "updateDescription" },
-    ];
-    let pipeline: Value = pipeline.into_iter().map(Value::from).collect();
-    doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {} }
+fn command(token: &Document) -> Document {
+    let without = doc! { "$unset": "updateDescription" };
+    change_stream::command(Some(token), &[without])
 }
 
 /// Applies a source's changes to the destination.
@@ -160,7 +133,7 @@ impl<'f> Follower<'f> {
 
     /// Opens the stream behind the token and applies its batches; false where the stream ends before it is done.
     fn read_on(&mut self, is_done: &mut dyn FnMut(&Followed<'f>) -> bool) -> Result<bool> {
-        let command = command(Some(&self.followed.token));
+        let command = command(&self.followed.token);
         let mut cursor = self.source.cursor("admin", &command).map_err(unreadable)?;
         cursor.set_wait(WAIT);
         while cursor.advance().map_err(unreadable)? {
@@ -207,17 +180,4 @@ fn unreadable(error: quarry_client::Error) -> Error {
         _ => "changes of the source",
     };
     Error::server(at)(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_compared_by_their_text() {
-        let token = |data: &str| doc! { "_data": data };
-        assert!(has_reached(&token("82AB"), &token("82AB")));
-        assert!(has_reached(&token("82AC"), &token("82AB")));
-        assert!(!has_reached(&token("82AA"), &token("82AB")));
-    }
 }

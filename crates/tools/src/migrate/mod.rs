@@ -3,7 +3,8 @@
 //! A place in the source's changes is taken first. Then collections are made and their documents copied, while the source is written to: the copy is of no
 //! one moment. The changes since that place are applied behind it (`follow.rs`), each so that applying it twice does no harm, until the source has
 //! no further ones. Only then are indexes built, because a unique one may not hold for a copy that is of no one moment. After that the changes are followed until the
-//! user ends it, or with `--once` not at all; counts of documents are compared at the end.
+//! user ends it, or with `--once` not at all. Time series, of whose changes no stream tells, are copied behind that (`series.rs`). Counts of documents are
+//! compared at the end.
 
 mod apply;
 mod compare;
@@ -11,6 +12,7 @@ mod copy;
 mod documents;
 mod follow;
 mod places;
+mod series;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use clap::Args;
 use quarry_client::{Connection, ConnectionString};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::change_stream::{self, NO_CHANGE_STREAMS};
 use crate::definition::{self, Definition, Kind};
 use crate::error::{Error, Result};
 use crate::namespaces::{Namespace, Selection};
@@ -30,8 +33,6 @@ use crate::users::{self, Accounts};
 use follow::Follower;
 use places::{Place, Places};
 
-/// A server without change streams: a MongoDB that is no set.
-const NO_CHANGE_STREAMS: i32 = 40_573;
 /// How often unique indexes are tried while the source is written to.
 const INDEX_ATTEMPTS_MAX: usize = 50;
 const DUPLICATE_KEY: i32 = 11_000;
@@ -154,6 +155,7 @@ impl Migration<'_> {
         let token = self.token()?;
         let items = self.items()?;
         self.check(&items, token.is_some())?;
+        self.announce_series(&items);
         self.make_collections(&items)?;
         let mut places = Places::default();
         for item in collections(&items) {
@@ -162,10 +164,10 @@ impl Migration<'_> {
                 places.put(uuid, Place { from, to });
             }
         }
-        let documents = self.copy(&items)?;
+        let documents = self.copy(collections(&items))?;
         self.say(&format!(
             "{documents} documents of {} collections copied",
-            items.len()
+            collections(&items).count()
         ));
         // From here on a signal ends the following, and what has begun is brought to its end.
         let is_stopped = stopping()?;
@@ -193,6 +195,7 @@ impl Migration<'_> {
                 follower.follow(&is_stopped)?;
             }
         }
+        self.copy_series()?;
         self.compare(&places, follower.as_mut())
     }
 
@@ -204,7 +207,7 @@ impl Migration<'_> {
 
     /// The place in the source's changes as it is now; none where the source has no change streams and does not need to have.
     fn token(&mut self) -> Result<Option<quarry_bson::Document>> {
-        match follow::current_token(&mut self.source) {
+        match change_stream::current_token(&mut self.source) {
             Ok(token) => Ok(Some(token)),
             Err(error) if error.code() == Some(NO_CHANGE_STREAMS) && self.options.once => {
                 self.say("the source has no change streams: what is written to it meanwhile is copied or not");
@@ -257,7 +260,8 @@ impl Migration<'_> {
                 let what = format!("`{}` has no UUID to know its changes by", item.from);
                 return Err(Error::usage(what));
             }
-            if has_changes && item.from.database == WITHOUT_CHANGES {
+            let is_copied_last = item.definition.kind == Kind::TimeSeries;
+            if has_changes && item.from.database == WITHOUT_CHANGES && !is_copied_last {
                 self.check_unfollowed(item)?;
             }
             if !self.options.drop && definition::exists(&mut self.destination, &item.to)? {
@@ -332,10 +336,14 @@ impl Migration<'_> {
     /// changes, with its indexes.
     fn finish_definitions(&mut self, places: &Places) -> Result<()> {
         for item in self.items()? {
-            if item.definition.kind == Kind::View {
-                let options = item.definition.options.as_raw();
-                definition::create(&mut self.destination, &item.to, options)?;
-                continue;
+            match item.definition.kind {
+                Kind::Collection => {}
+                Kind::TimeSeries => continue,
+                Kind::View => {
+                    let options = item.definition.options.as_raw();
+                    definition::create(&mut self.destination, &item.to, options)?;
+                    continue;
+                }
             }
             let place = match item.definition.uuid {
                 Some(uuid) => places.get(&uuid).map(|place| &place.to),
@@ -364,8 +372,8 @@ impl Migration<'_> {
     }
 }
 
-/// The items that are collections and not views.
-fn collections(items: &[Item]) -> impl Iterator<Item = &Item> {
+/// The items that are collections, and neither views nor time series.
+fn collections(items: &[Item]) -> impl Iterator<Item = &Item> + Clone {
     items
         .iter()
         .filter(|item| item.definition.kind == Kind::Collection)

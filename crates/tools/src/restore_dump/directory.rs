@@ -13,12 +13,11 @@ use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
 use crate::new_file::{NAME_BYTES_MAX, UNFINISHED};
 use crate::progress::Progress;
-use crate::{file_name, metadata};
+use crate::{file_name, metadata, oplog, time_series};
 
 const DOCUMENTS: &str = ".bson";
 const METADATA: &str = ".metadata.json";
 const COMPRESSED: &str = ".gz";
-const OPLOG: &str = "oplog";
 /// Longer metadata than a million indexes have.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 
@@ -32,7 +31,7 @@ struct Files {
 /// Restores the directory that the flags name.
 pub fn restore(mut restorer: Restorer<'_>) -> Result<()> {
     let plans = plans(&restorer)?;
-    if plans.is_empty() {
+    if plans.is_empty() && !restorer.options.oplog_replay {
         let directory = restorer.options.directory.display();
         return Err(Error::usage(format!(
             "`{directory}` has no collections to restore"
@@ -51,7 +50,23 @@ pub fn restore(mut restorer: Restorer<'_>) -> Result<()> {
             restore_file(&mut restorer, plan, path)?;
         }
     }
+    if let Some(path) = oplog_of(&restorer)? {
+        restorer.apply_file(&path)?;
+    }
     restorer.finish(&plans)
+}
+
+/// The oplog that is applied.
+fn oplog_of(restorer: &Restorer<'_>) -> Result<Option<PathBuf>> {
+    let options = restorer.options;
+    if options.db.is_some() {
+        return Ok(None);
+    }
+    let files = files_of(&options.directory)?.remove(oplog::NAME);
+    let path = files.and_then(|files| files.documents);
+    restorer.check_oplog(path.is_some(), options.directory.display())?;
+    let path = path.filter(|_| restorer.takes_oplog());
+    Ok(options.oplog_file.clone().or(path))
 }
 
 fn restore_file(restorer: &mut Restorer<'_>, plan: &Plan, path: &Path) -> Result<()> {
@@ -71,66 +86,101 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
     let options = restorer.options;
     let root = &options.directory;
     let mut plans = Vec::new();
-    let mut add = |database: &str, name: &str, files: Files| -> Result<()> {
-        let definition = match definition(name, &files) {
-            // What is left out may well be of a kind that cannot be restored.
-            Err(_) if is_left_out(restorer, database, name) => return Ok(()),
-            definition => definition?,
-        };
-        // A file has no other name for its collection than the flag.
-        let name = options.collection.as_ref().unwrap_or(&definition.name);
-        let from = Namespace::new(database, name);
-        let documents = match definition.kind {
-            Kind::View => None,
-            Kind::Collection => files.documents,
-        };
-        let plan = restorer.plan(from, definition, documents)?;
-        plan.iter().for_each(|plan| tell_if_empty(options, plan));
-        plans.extend(plan);
-        Ok(())
-    };
     match (&options.db, &options.collection) {
         (Some(database), Some(collection)) => {
-            let shown = root.to_string_lossy();
-            let stem = shown.strip_suffix(COMPRESSED).unwrap_or(&shown);
-            let stem = stem.strip_suffix(DOCUMENTS);
-            let stem = stem.ok_or_else(|| Error::usage("with --collection, name a .bson file"))?;
-            let beside = [
-                format!("{stem}{METADATA}"),
-                format!("{stem}{METADATA}{COMPRESSED}"),
-            ];
-            let metadata = beside
-                .into_iter()
-                .map(PathBuf::from)
-                .find(|path| path.exists());
-            let documents = Some(root.clone());
-            add(
-                database,
-                collection,
-                Files {
-                    documents,
-                    metadata,
-                },
-            )?;
+            let files = files_of_documents(root)?;
+            let definition = definition(collection, &files)?;
+            let from = Namespace::new(database, collection);
+            add(restorer, from, definition, files.documents, &mut plans)?;
         }
         (Some(database), None) => {
-            for (name, files) in files_of(root)? {
-                add(database, &name, files)?;
-            }
+            add_directory(restorer, database, files_of(root)?, &mut plans)?;
         }
         (None, _) => {
             for (database, directory) in directories(root)? {
-                for (name, files) in files_of(&directory)? {
-                    add(&database, &name, files)?;
-                }
-            }
-            let has_oplog = files_of(root)?.contains_key(OPLOG);
-            if has_oplog {
-                restorer.leave_oplog();
+                add_directory(restorer, &database, files_of(&directory)?, &mut plans)?;
             }
         }
     }
     Ok(plans)
+}
+
+/// The file of documents that was named, with the metadata beside it.
+fn files_of_documents(path: &Path) -> Result<Files> {
+    let shown = path.to_string_lossy();
+    let stem = shown.strip_suffix(COMPRESSED).unwrap_or(&shown);
+    let stem = stem.strip_suffix(DOCUMENTS);
+    let stem = stem.ok_or_else(|| Error::usage("with --collection, name a .bson file"))?;
+    let (directory, name) = stem.rsplit_once('/').unwrap_or(("", stem));
+    // The metadata of buckets is under the name of their series.
+    let stem = match time_series::of_buckets(name) {
+        Some(series) => Path::new(directory).join(series).display().to_string(),
+        None => stem.to_owned(),
+    };
+    let beside = [
+        format!("{stem}{METADATA}"),
+        format!("{stem}{METADATA}{COMPRESSED}"),
+    ];
+    let mut beside = beside.into_iter().map(PathBuf::from);
+    Ok(Files {
+        documents: Some(path.to_owned()),
+        metadata: beside.find(|path| path.exists()),
+    })
+}
+
+/// Adds the plans of a database's collections.
+fn add_directory(
+    restorer: &Restorer<'_>,
+    database: &str,
+    files: BTreeMap<String, Files>,
+    plans: &mut Vec<Plan>,
+) -> Result<()> {
+    // The documents of a time series stand beside its metadata, under the name of its buckets.
+    let (mut buckets, files): (BTreeMap<_, _>, BTreeMap<_, _>) = files
+        .into_iter()
+        .partition(|(stem, _)| time_series::of_buckets(stem).is_some());
+    for (stem, files) in files {
+        let definition = match definition(&stem, &files) {
+            // What is left out may well be of a kind that cannot be restored.
+            Err(_) if is_left_out(restorer, database, &stem) => continue,
+            definition => definition?,
+        };
+        let documents = match definition.kind {
+            Kind::Collection | Kind::View => files.documents,
+            Kind::TimeSeries => {
+                let name = time_series::buckets_of(&definition.name);
+                let buckets = buckets.remove(&file_name::of_collection(&name));
+                buckets.and_then(|buckets| buckets.documents)
+            }
+        };
+        let from = Namespace::new(database, &definition.name);
+        add(restorer, from, definition, documents, plans)?;
+    }
+    for (stem, files) in buckets {
+        let series = time_series::of_buckets(&stem).unwrap_or_default();
+        if let Some(path) = files.documents
+            && !is_left_out(restorer, database, series)
+        {
+            let what = format!("the time series `{series}` has no metadata beside its buckets");
+            return Err(Error::damaged(format_args!("`{}`", path.display()), what));
+        }
+    }
+    Ok(())
+}
+
+fn add(
+    restorer: &Restorer<'_>,
+    from: Namespace,
+    definition: Definition,
+    documents: Option<PathBuf>,
+    plans: &mut Vec<Plan>,
+) -> Result<()> {
+    let documents = documents.filter(|_| definition.kind != Kind::View);
+    let plan = restorer.plan(from, definition, documents)?;
+    plan.iter()
+        .for_each(|plan| tell_if_empty(restorer.options, plan));
+    plans.extend(plan);
+    Ok(())
 }
 
 /// Whether the file's collection is left out by the name that the file says.
@@ -191,7 +241,7 @@ fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
 
 /// Says that a collection is made without documents, because the dump has its definition alone.
 fn tell_if_empty(options: &RestoreDump, plan: &Plan) {
-    let is_empty = plan.definition.kind == Kind::Collection && plan.file.is_none();
+    let is_empty = plan.definition.kind != Kind::View && plan.file.is_none();
     if is_empty && !options.quiet {
         eprintln!("`{}` has no file of documents in the dump", plan.from);
     }

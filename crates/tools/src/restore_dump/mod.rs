@@ -1,11 +1,17 @@
 //! `quarry restore-dump`: what `quarry dump` or mongodump has written, into a server.
 //!
-//! Collections are made with their options first, then their documents are inserted by several connections at once, and their indexes are built
-//! last. Views come behind the collections that they are on, users and roles at the end.
+//! Collections are made with their options first, then their documents are inserted by several connections at once. With `--oplogReplay` the changes
+//! that were made during the dump are applied behind them (`replay.rs`). Indexes are built last; views come behind the collections that they are on, users and roles at
+//! the end.
 
 mod archive_input;
 mod directory;
+mod later;
+mod oplog_input;
 mod packed_file;
+mod replay;
+mod replayed;
+mod replayed_command;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use quarry_bson::RawDocument;
+use quarry_bson::{RawDocument, Timestamp};
 use quarry_client::Connection;
 
 use crate::definition::{self, Definition, Kind};
@@ -22,7 +28,10 @@ use crate::loader::{Batch, Loader, Target, Verb};
 use crate::namespaces::{Namespace, Selection};
 use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
+use crate::time_series::{self, Series};
 use crate::users::{self, Accounts};
+use later::Later;
+use replay::Replay;
 
 /// Batches of all collections of an archive together, while none of them is full.
 const OPEN_BYTES_MAX: usize = 64 << 20;
@@ -87,9 +96,15 @@ pub struct RestoreDump {
     /// Say nothing but errors
     #[arg(long)]
     quiet: bool,
-    /// Not supported yet: apply the oplog of the dump behind its documents
-    #[arg(long = "oplogReplay", hide = true)]
+    /// Apply the oplog of the dump behind its documents, so that all are of one moment
+    #[arg(long = "oplogReplay", conflicts_with_all = ["db", "include", "from", "to"])]
     oplog_replay: bool,
+    /// Apply only what was made before this time, as seconds since 1970 and the number of an entry within its second
+    #[arg(long = "oplogLimit", value_name = "SECONDS[:NUMBER]", requires = "oplog_replay", value_parser = replay::limit)]
+    oplog_limit: Option<Timestamp>,
+    /// Apply the oplog of this file instead of the dump's
+    #[arg(long = "oplogFile", value_name = "FILE", requires = "oplog_replay")]
+    oplog_file: Option<PathBuf>,
 }
 
 /// Restores; the exit code of the process.
@@ -102,6 +117,8 @@ pub fn run(options: &RestoreDump) -> ExitCode {
 struct Plan {
     from: Namespace,
     definition: Definition,
+    /// The definition of a time series, whose documents are buckets in the dump.
+    series: Option<Series>,
     target: Arc<Target>,
     /// The file of its documents, in a directory.
     file: Option<PathBuf>,
@@ -114,9 +131,6 @@ impl Plan {
 }
 
 fn restore(options: &RestoreDump) -> Result<()> {
-    if options.oplog_replay {
-        return Err(Error::usage("--oplogReplay is not supported yet"));
-    }
     let archive = options.archive.as_deref();
     if archive.is_some_and(server::is_standard_input) && options.server.takes_standard_input() {
         return Err(Error::usage(
@@ -144,6 +158,8 @@ struct Restorer<'o> {
     writing: Option<Writing>,
     open: HashMap<Namespace, (Arc<Target>, Batch)>,
     accounts: Accounts,
+    later: Later,
+    replay: Option<Replay>,
     read: u64,
     restored: u64,
     refused: u64,
@@ -173,6 +189,10 @@ impl<'o> Restorer<'o> {
             writing,
             open: HashMap::new(),
             accounts: Accounts::default(),
+            later: Later::default(),
+            replay: options
+                .oplog_replay
+                .then(|| Replay::new(options.oplog_limit)),
             read: 0,
             restored: 0,
             refused: 0,
@@ -182,18 +202,7 @@ impl<'o> Restorer<'o> {
 
     /// Whether a collection of the dump is restored.
     fn takes(&self, from: &Namespace) -> bool {
-        let is_system = from.collection.starts_with("system.") && from.collection != "system.js";
-        let is_left_out = LEFT_OUT.contains(&from.database.as_str())
-            || (is_system && !users::are_in(from))
-            || from.collection.starts_with('$');
-        !is_left_out && self.selection.takes(from)
-    }
-
-    /// Says that the dump has an oplog, which is left out.
-    fn leave_oplog(&self) {
-        if !self.options.quiet {
-            eprintln!("the dump's oplog is left out: applying it is not supported yet");
-        }
+        takes(&self.selection, from)
     }
 
     /// The plan of a collection of the dump; none where it is left out.
@@ -217,14 +226,25 @@ impl<'o> Restorer<'o> {
         };
         Ok(Some(Plan {
             from,
+            series: Series::of(definition.options.as_raw()),
             definition,
             target: Arc::new(target),
             file,
         }))
     }
 
-    /// Makes the collections of the plans.
+    /// Makes the collections of the plans, and notes what is made of them later.
     fn make_collections(&mut self, plans: &[Plan]) -> Result<()> {
+        for plan in plans.iter().filter(|plan| !users::are_in(plan.to())) {
+            match plan.definition.kind {
+                Kind::View => self
+                    .later
+                    .add_view(plan.to(), plan.definition.options.clone()),
+                Kind::Collection | Kind::TimeSeries => self
+                    .later
+                    .add_indexes(plan.to(), plan.definition.indexes.clone()),
+            }
+        }
         let Some(writing) = &mut self.writing else {
             return Ok(());
         };
@@ -235,7 +255,7 @@ impl<'o> Restorer<'o> {
             if self.options.drop {
                 definition::drop(&mut writing.connection, plan.to())?;
             }
-            if plan.definition.kind == Kind::Collection {
+            if plan.definition.kind != Kind::View {
                 make(&mut writing.connection, plan, self.options)?;
             }
         }
@@ -252,8 +272,31 @@ impl<'o> Restorer<'o> {
         batch
     }
 
-    /// Counts the document at the end of the plan's batch, which begins at `start`, and sends the batch when it is full.
+    /// Counts the document at the end of the plan's batch, which begins at `start`, and sends the batch when it is full. The bucket of a time series
+    /// is replaced by its measurements.
     fn note(&mut self, plan: &Plan, start: usize) -> Result<()> {
+        let Some(series) = &plan.series else {
+            return self.note_document(plan, start);
+        };
+        let batch = self.batch(plan);
+        let bucket = batch.documents.split_off(start);
+        let mut measurements = Vec::new();
+        RawDocument::new(&bucket)
+            .map_err(|error| error.to_string())
+            .and_then(|bucket| time_series::measurements(series, bucket, &mut measurements))
+            .map_err(|what| Error::damaged(format_args!("`{}`", plan.from), what))?;
+        let mut rest = measurements.as_slice();
+        while let Some((measurement, behind)) = RawDocument::split_first(rest) {
+            let batch = self.batch(plan);
+            let start = batch.documents.len();
+            batch.documents.extend_from_slice(measurement.as_bytes());
+            self.note_document(plan, start)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn note_document(&mut self, plan: &Plan, start: usize) -> Result<()> {
         self.read += 1;
         let number = self.read;
         let batch = self.batch(plan);
@@ -330,29 +373,31 @@ impl<'o> Restorer<'o> {
         }
     }
 
-    /// Writes what is left, then indexes, views, users and roles; tells what was done.
-    fn finish(mut self, plans: &[Plan]) -> Result<()> {
+    /// Waits until all documents that have been read are written.
+    fn settle(&mut self) -> Result<()> {
         self.send_all()?;
         if let Some(writing) = &mut self.writing {
             writing.loader.wait()?;
         }
-        self.take_outcomes()?;
+        self.take_outcomes()
+    }
+
+    /// Writes what is left, then indexes, views, users and roles; tells what was done.
+    fn finish(mut self, plans: &[Plan]) -> Result<()> {
+        self.settle()?;
+        self.finish_replay()?;
         if let Some(writing) = &mut self.writing {
-            for plan in plans {
-                let is_collection = plan.definition.kind == Kind::Collection;
-                if is_collection && !self.options.no_indexes && !users::are_in(plan.to()) {
-                    let indexes = &plan.definition.indexes;
-                    definition::create_indexes(&mut writing.connection, plan.to(), indexes)?;
+            let connection = &mut writing.connection;
+            if !self.options.no_indexes {
+                for (namespace, indexes) in self.later.indexes() {
+                    definition::create_indexes(connection, namespace, indexes)?;
                 }
             }
-            for plan in plans
-                .iter()
-                .filter(|plan| plan.definition.kind == Kind::View)
-            {
-                make(&mut writing.connection, plan, self.options)?;
+            for (namespace, options) in self.later.views() {
+                let is_new = definition::create(connection, namespace, options.as_raw())?;
+                tell_if_there(namespace, is_new, self.options);
             }
-            self.accounts
-                .restore(&mut writing.connection, self.options.drop)?;
+            self.accounts.restore(connection, self.options.drop)?;
         }
         let accounts = self.accounts.len();
         if !self.options.quiet {
@@ -378,16 +423,33 @@ impl<'o> Restorer<'o> {
     }
 }
 
-/// Makes the plan's collection or view. One that is there stays as it is, and gets the documents besides.
+/// Whether a collection of the dump is restored.
+fn takes(selection: &Selection, from: &Namespace) -> bool {
+    let is_system = from.collection.starts_with("system.") && from.collection != "system.js";
+    let is_left_out = LEFT_OUT.contains(&from.database.as_str())
+        || (is_system && !users::are_in(from))
+        || from.collection.starts_with('$');
+    !is_left_out && selection.takes(from)
+}
+
+/// Makes the plan's collection. One that is there stays as it is, and gets the documents besides.
 fn make(connection: &mut Connection, plan: &Plan, options: &RestoreDump) -> Result<()> {
-    let is_view = plan.definition.kind == Kind::View;
-    let wanted = match options.no_options && !is_view {
+    let is_plain = plan.definition.kind == Kind::Collection;
+    let wanted = match options.no_options && is_plain {
         true => RawDocument::EMPTY,
         false => plan.definition.options.as_raw(),
     };
+    let was_there = plan.series.is_some() && definition::exists(connection, plan.to())?;
     let is_new = definition::create(connection, plan.to(), wanted)?;
-    if !is_new && !options.quiet {
-        eprintln!("`{}` is there and keeps its options", plan.to());
+    if plan.series.is_some() && is_new && !was_there && !options.no_indexes {
+        definition::drop_other_indexes(connection, plan.to(), &plan.definition.indexes)?;
     }
+    tell_if_there(plan.to(), is_new, options);
     Ok(())
+}
+
+fn tell_if_there(namespace: &Namespace, is_new: bool, options: &RestoreDump) {
+    if !is_new && !options.quiet {
+        eprintln!("`{namespace}` is there and keeps its options");
+    }
 }
