@@ -14,6 +14,7 @@ pub mod batch;
 #[cfg(feature = "object-store")]
 mod bucket;
 pub mod directory;
+pub mod give_way;
 pub mod journal_archive;
 #[cfg(feature = "object-store")]
 mod lease;

@@ -15,13 +15,13 @@ use quarry_tools::Progress;
 use rustix::fs::{Advice, fadvise};
 
 use crate::backup::address::Address;
+use crate::backup::give_way::give_way;
 use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
 use crate::backup::place::{Access, Trust};
 use crate::backup::repository::{NewChunks, Repository};
 use crate::backup::steps;
 use crate::process::config::{BackupCommand, CreateBackup};
 use crate::process::data_directory::PORT_FILE;
-use crate::tools::give_way::give_way;
 use crate::tools::link::Link;
 use crate::tools::say::say;
 

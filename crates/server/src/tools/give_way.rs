@@ -1,4 +1,6 @@
-//! The priority of a tool that reads and writes much beside a server.
+//! The priority of work that reads, writes or removes much beside those whom a server serves.
+
+use std::thread;
 
 use rustix::process::setpriority_process;
 
@@ -12,23 +14,40 @@ pub fn give_way() {
     let _ = setpriority_process(None, LAST);
 }
 
+/// Does the work on a thread that has given way, and returns when it is done.
+pub fn aside<T: Send>(work: impl Fn() -> T + Sync) -> T {
+    let lowered = || {
+        give_way();
+        work()
+    };
+    let done = thread::scope(|scope| {
+        let aside = thread::Builder::new().name("aside".into());
+        let thread = aside.spawn_scoped(scope, lowered).ok()?;
+        thread.join().ok()
+    });
+    // Without a thread of its own the work is done all the same.
+    done.unwrap_or_else(work)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use rustix::process::getpriority_process;
 
     use super::*;
 
+    fn priority() -> i32 {
+        getpriority_process(None).unwrap()
+    }
+
     #[test]
     fn a_thread_that_gives_way_is_behind_the_others() {
-        let before = getpriority_process(None).unwrap();
+        let before = priority();
         let lowered = thread::spawn(|| {
             give_way();
-            let born = thread::spawn(|| getpriority_process(None).unwrap());
-            [getpriority_process(None).unwrap(), born.join().unwrap()]
+            [priority(), thread::spawn(priority).join().unwrap()]
         });
         assert_eq!(lowered.join().unwrap(), [LAST, LAST]);
-        assert_eq!(getpriority_process(None).unwrap(), before);
+        assert_eq!(aside(priority), LAST);
+        assert_eq!(priority(), before);
     }
 }

@@ -4,7 +4,6 @@
 
 pub mod archive;
 pub mod backup;
-mod give_way;
 pub mod journal;
 mod journal_renewal;
 mod link;
