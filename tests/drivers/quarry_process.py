@@ -129,5 +129,10 @@ class Quarry:
                 ticks += int(user) + int(system)
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def own_bytes(self):
+        """The memory that is the process's own: no pages of files, which the kernel takes back by itself."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
     def running(self):
         return self.process is not None and self.process.poll() is None

@@ -2,7 +2,7 @@
 # The tests that real clients run, each against a real process on loopback:
 #   pymongo (newest and 4.17.0), the Node driver and mongosh on every engine, `mingo`: the cases of the scripts and random requests
 #   answered by another implementation of the language, the examples in four languages, the crash and history tests, `hostile`: work
-#   that is to be interrupted and memory that is to come back, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
+#   that is to be interrupted, memory that is to come back and servers that are to end, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
@@ -225,7 +225,7 @@ run_own() {
 }
 
 # What suites of their own run.
-elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py
+elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py --ignore=test_stopping.py
     --ignore=monitoring --ignore=packages --ignore=logins --ignore=tools)
 
 cd "$here"
@@ -240,7 +240,7 @@ for suite in $suites; do
         examples) run_examples ;;
         logins) run_pytest "$suite" newest logins/test_logins.py ;;
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_transaction_history.py test_backup.py test_object_store.py test_archive.py test_fsync_lock.py ;;
-        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py ;;
+        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py test_stopping.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;
         tools) run_pytest "$suite" newest tools ;;

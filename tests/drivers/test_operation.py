@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from bson.errors import InvalidBSON
 from bson.int64 import Int64
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
@@ -157,6 +158,45 @@ def test_damage_that_a_read_meets_is_logged_counted_and_invalid(quarry):
     # Each place once, however often it is met.
     assert len({line["error"] for line in lines}) == len(lines)
     quarry.kill()
+
+
+def flip_in_file(path, *places):
+    """Flips the last bit of the byte at the end of each place, wherever in the file that stands; there must be some of each."""
+    content = bytearray(path.read_bytes())
+    for place in places:
+        found = [match.end() - 1 for match in re.finditer(re.escape(place), content)]
+        assert found, place
+        for at in found:
+            content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_server_on_libmdbx_says_that_damage_to_its_file_is_not_noticed(tmp_path):
+    """And what docs/durability.md says of it: a flipped bit in a value is returned as it is, and `validate` sees it only where it
+    breaks an index entry or a document."""
+    quarry = Quarry(tmp_path / "data", "mdbx").start()
+    try:
+        with MongoClient(quarry.uri) as client:
+            for name in ("plain", "indexed", "broken"):
+                client.d[name].create_index("a")
+                client.d[name].insert_many([{"_id": number, "a": f"{name} {number}", "b": f"text of {name} {number}"} for number in range(100)])
+        end(quarry)
+        # Texts that no index has; texts as their document has them, their keys of an index aside; the type of a field.
+        flip_in_file(quarry.directory / "mdbx/mdbx.dat", b"text of plain 55", b"\x02a\0\x0b\0\0\0indexed 55", b"broken 55\0\x02")
+        quarry.start()
+        with MongoClient(quarry.uri) as client:
+            said = [line for line in client.admin.command("getLog", "startupWarnings")["log"] if "keeps no checksums" in line]
+            assert len(said) == 1 and "damage that the disk does to its file is not noticed" in said[0], said
+            assert client.d.plain.find_one(55) == {"_id": 55, "a": "plain 55", "b": "text of plain 54"}
+            valid = {name: client.d.command("validate", name, full=True)["valid"] for name in ("plain", "indexed", "broken")}
+            assert valid == {"plain": True, "indexed": False, "broken": False}
+            with pytest.raises(InvalidBSON):
+                client.d.broken.find_one(55)
+            assert client.d.broken.find_one(54)["b"] == "text of broken 54"
+    finally:
+        quarry.kill()
+    # At each start.
+    assert quarry.log.read_text().count("libmdbx keeps no checksums of its pages") == 2
 
 
 def test_the_scan_of_an_index_build_is_logged(quarry):
