@@ -16,7 +16,6 @@ pub(crate) struct RocksCursor<'s> {
     pool: &'s IteratorPool,
     /// The iterator has failed. It may keep its failure, so that no other cursor is given it.
     has_failed: bool,
-    valid: bool,
     seeks: u64,
     nexts: u64,
     bytes: u64,
@@ -35,7 +34,6 @@ impl<'s> RocksCursor<'s> {
             era,
             pool,
             has_failed: false,
-            valid: false,
             seeks: 0,
             nexts: 0,
             bytes: 0,
@@ -50,7 +48,7 @@ impl<'s> RocksCursor<'s> {
 
     fn step_with(&mut self, step: impl FnOnce(&mut OwnedIterator)) -> Result<()> {
         self.nexts += 1;
-        if !self.valid {
+        if !self.valid() {
             return Ok(());
         }
         self.move_with(step)
@@ -63,19 +61,17 @@ impl<'s> RocksCursor<'s> {
         };
         go(entries);
         if let Some((key, value)) = entries.item() {
-            self.valid = true;
             self.bytes += (key.len() + value.len()) as u64;
             return Ok(());
         }
-        self.valid = false;
         let status = entries.status();
         self.has_failed |= status.is_err();
         status.map_err(from_text)
     }
 
+    #[inline]
     fn item(&self) -> Option<(&[u8], &[u8])> {
-        let entries = self.entries.as_ref().filter(|_| self.valid)?;
-        entries.item()
+        self.entries.as_ref()?.item()
     }
 }
 
@@ -110,7 +106,7 @@ impl Cursor for RocksCursor<'_> {
     }
 
     fn valid(&self) -> bool {
-        self.valid
+        self.item().is_some()
     }
 
     fn key(&self) -> &[u8] {

@@ -56,8 +56,17 @@ impl OwnedSnapshot {
 /// lets them change between a move and the next seek. Fields drop in order, after the iterator.
 pub(crate) struct OwnedIterator {
     iterator: NonNull<sys::rocksdb_iterator_t>,
+    /// Noted after each move, because its key and its value are asked for several times, and each question would be
+    /// three calls through RocksDB's layers.
+    item: Option<Item>,
     options: ReadOptions,
     _db: Arc<DB>,
+}
+
+/// The key and the value under an iterator, where RocksDB has them until it moves.
+struct Item {
+    key: sys::rocksdb_slice_t,
+    value: sys::rocksdb_slice_t,
 }
 
 // SAFETY: RocksDB's iterators belong to no thread; one thread at a time uses this one, because
@@ -77,6 +86,7 @@ impl OwnedIterator {
         Self {
             iterator: NonNull::new(iterator)
                 .expect("RocksDB makes an iterator or ends the process"),
+            item: None,
             options,
             _db: db,
         }
@@ -84,6 +94,7 @@ impl OwnedIterator {
 
     /// Turns to `range` as of now and forgets the snapshot that it was made with; on no key.
     pub(crate) fn renew(&mut self, range: KeyRange) -> Result<(), String> {
+        self.item = None;
         set_bounds(&mut self.options, range);
         let mut error = ptr::null_mut();
         // SAFETY: the iterator is alive; a message written to `error` is ours to free.
@@ -95,50 +106,64 @@ impl OwnedIterator {
         let (iterator, key, key_len) = (self.iterator.as_ptr(), key.as_ptr(), key.len());
         // SAFETY: the iterator is alive, and the key is read during the call only.
         unsafe { sys::rocksdb_iter_seek(iterator, key.cast(), key_len) }
+        self.note_item();
     }
 
     pub(crate) fn seek_for_prev(&mut self, key: &[u8]) {
         let (iterator, key, key_len) = (self.iterator.as_ptr(), key.as_ptr(), key.len());
         // SAFETY: the iterator is alive, and the key is read during the call only.
         unsafe { sys::rocksdb_iter_seek_for_prev(iterator, key.cast(), key_len) }
+        self.note_item();
     }
 
     pub(crate) fn seek_to_first(&mut self) {
         // SAFETY: the iterator is alive.
         unsafe { sys::rocksdb_iter_seek_to_first(self.iterator.as_ptr()) }
+        self.note_item();
     }
 
     pub(crate) fn seek_to_last(&mut self) {
         // SAFETY: the iterator is alive.
         unsafe { sys::rocksdb_iter_seek_to_last(self.iterator.as_ptr()) }
+        self.note_item();
     }
 
     /// Only where there is an item.
     pub(crate) fn next(&mut self) {
-        debug_assert!(self.item().is_some(), "the iterator stands on a key");
+        debug_assert!(self.item.is_some(), "the iterator stands on a key");
         // SAFETY: the iterator is alive and, as the caller says, on a key.
         unsafe { sys::rocksdb_iter_next(self.iterator.as_ptr()) }
+        self.note_item();
     }
 
     /// Only where there is an item.
     pub(crate) fn prev(&mut self) {
-        debug_assert!(self.item().is_some(), "the iterator stands on a key");
+        debug_assert!(self.item.is_some(), "the iterator stands on a key");
         // SAFETY: the iterator is alive and, as the caller says, on a key.
         unsafe { sys::rocksdb_iter_prev(self.iterator.as_ptr()) }
+        self.note_item();
     }
 
     /// The key and value that the iterator stands on, good until it moves.
+    #[inline]
     pub(crate) fn item(&self) -> Option<(&[u8], &[u8])> {
+        let item = self.item.as_ref()?;
+        Some((self.bytes(&item.key), self.bytes(&item.value)))
+    }
+
+    /// Looks where the iterator stands, after each move of it.
+    fn note_item(&mut self) {
+        self.item = None;
         // SAFETY: the iterator is alive.
         let is_valid = unsafe { sys::rocksdb_iter_valid(self.iterator.as_ptr()) } != 0;
         if !is_valid {
-            return None;
+            return;
         }
         // SAFETY: the iterator is valid.
         let key = unsafe { sys::rocksdb_iter_key_slice(self.iterator.as_ptr()) };
         // SAFETY: the iterator is valid.
         let value = unsafe { sys::rocksdb_iter_value_slice(self.iterator.as_ptr()) };
-        Some((self.bytes(&key), self.bytes(&value)))
+        self.item = Some(Item { key, value });
     }
 
     /// Why the last move found nothing, if it was not the end.
@@ -149,7 +174,8 @@ impl OwnedIterator {
         take_message(error)
     }
 
-    /// Bytes that RocksDB keeps in place until the iterator moves, which `&mut self` stands for.
+    /// Bytes that RocksDB keeps in place until the iterator moves, which takes `&mut self`.
+    #[inline]
     fn bytes(&self, slice: &sys::rocksdb_slice_t) -> &[u8] {
         if slice.size == 0 {
             return &[];

@@ -8,6 +8,7 @@ use crate::catalog::cache::Catalog;
 use crate::catalog::collection::{Capped, Collection};
 use crate::catalog::time_series::TimeSeries;
 use crate::commit::commits::Commits;
+use crate::definitions::remembered_sums::RememberedSums;
 use crate::error::Result;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::namespace::Namespace;
@@ -47,6 +48,7 @@ pub struct Sizes {
     catalog: Arc<Catalog>,
     reads: Reads,
     commits: Arc<Commits>,
+    remembered: RememberedSums,
 }
 
 impl Sizes {
@@ -61,11 +63,20 @@ impl Sizes {
             catalog,
             reads,
             commits,
+            remembered: RememberedSums::default(),
         }
     }
 
     pub(super) fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    pub(super) fn commits(&self) -> &Commits {
+        &self.commits
+    }
+
+    pub(super) fn remembered(&self) -> &RememberedSums {
+        &self.remembered
     }
 
     /// The sizes of one collection; none if it does not exist.

@@ -35,6 +35,7 @@ use crate::error::Result;
 use crate::keyspace::layout;
 use crate::keyspace::namespace::{Namespace, check_database};
 use crate::operation::Operation;
+use crate::snapshot::reads::ReadSnapshot;
 
 /// Collections that one commit drops.
 const PIECE_COLLECTIONS: usize = 256;
@@ -104,6 +105,9 @@ impl Definitions {
     /// The events of the collections that go with a database; none where they are too many.
     fn drops(&self, name: &str, operation: &Operation) -> Result<Option<Vec<DefinitionEvent>>> {
         let snapshot = self.reads().snapshot()?;
+        if are_too_many(&snapshot, name, operation)? {
+            return Ok(None);
+        }
         let mut entries = Entries::open(&snapshot, name, None)?;
         let (mut events, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         while let Some((collection, is_dead)) = entries.next()? {
@@ -229,6 +233,26 @@ impl Definitions {
             MutexGuard::unlock_fair(ddl);
         }
     }
+}
+
+/// Whether the events of a database's drops are too large for one record even if each is as short as its name allows. That takes
+/// a look at names alone, where the events of the collections that fit would be made for nothing.
+fn are_too_many(snapshot: &ReadSnapshot, name: &str, operation: &Operation) -> Result<bool> {
+    let shortest = DefinitionEvent::new(DefinitionKind::Drop, &format!("{name}."), Some([0; 16]));
+    let shortest_bytes = shortest.body.as_bytes().len();
+    let mut entries = Entries::open(snapshot, name, None)?;
+    let (mut bytes, mut steps) = (0, 0);
+    while let Some(entry) = entries.peek()? {
+        operation.step(&mut steps)?;
+        if !entry.is_dead {
+            bytes += shortest_bytes + entry.name_bytes();
+        }
+        if bytes > DROPS_BYTES_MAX {
+            return Ok(true);
+        }
+        entries.advance()?;
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The sizes of a database: what its collections sum up to.
 //!
-//! Nothing is kept for it: one walk reads the catalog entries of the database, a second one the counters, in the order of
-//! the idents, and beside the sums stay 16 bytes a collection and 8 an index. The counts are exact. The engine's estimates
+//! One walk reads the catalog entries of the database, views among them, a second one the counters, in the order of
+//! the idents; meanwhile 16 bytes are held for a collection and 8 for an index. The counts are exact. The engine's estimates
 //! cost several microseconds each; beyond `ESTIMATED_MAX` collections they are asked for the largest collections, and for
-//! some of the others, spread evenly over the order in which they were made, that stand for the rest.
+//! some of the others, spread evenly over the order in which they were made, that stand for the rest. Of very large databases
+//! the sums are remembered (`remembered_sums`), and the next question reads what has changed since.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use quarry_bson::{RawArray, RawDocument, RawValue};
 use quarry_storage::KeyRange;
@@ -14,8 +16,9 @@ use quarry_storage::KeyRange;
 use crate::catalog::time_series::TIME_SERIES;
 use crate::catalog::view::VIEW_ON;
 use crate::definitions::collection_stats::Sizes;
-use crate::definitions::listing::Entries;
-use crate::error::{Error, Result};
+use crate::definitions::listing::{Entries, broken_entry, ident_of};
+use crate::definitions::remembered_sums::COLLECTIONS_MIN;
+use crate::error::Result;
 use crate::keyspace::counts::decode_counts;
 use crate::keyspace::ident::Ident;
 use crate::keyspace::layout;
@@ -48,31 +51,71 @@ pub struct DbStats {
     pub index_bytes: u64,
 }
 
+/// The counts of a database as of one commit, and the collections of which the engine is asked what they take.
+#[derive(Clone)]
+pub(super) struct Sums {
+    pub lsn: u64,
+    /// Without the bytes on disk.
+    pub stats: DbStats,
+    sample: Arc<[Sampled]>,
+    /// By so many bytes documents have grown and shrunk since the sample was taken.
+    pub changed_bytes: u64,
+}
+
+/// A collection that stands for itself, or for several like it.
+struct Sampled {
+    ident: Ident,
+    indexes: Box<[Ident]>,
+    stands_for: f64,
+}
+
 impl Sizes {
     pub fn db_stats(&self, database: &str, operation: &Operation) -> Result<DbStats> {
+        let sums = self.sums(database, operation)?;
+        let (mut storage_bytes, mut index_bytes) = (0.0, 0.0);
+        for sampled in &*sums.sample {
+            operation.check()?;
+            storage_bytes += self.size_of(sampled.ident)? as f64 * sampled.stands_for;
+            for ident in &sampled.indexes {
+                index_bytes += self.size_of(*ident)? as f64 * sampled.stands_for;
+            }
+        }
+        Ok(DbStats {
+            storage_bytes: storage_bytes as u64,
+            index_bytes: index_bytes as u64,
+            ..sums.stats
+        })
+    }
+
+    /// What can be counted. The estimates are asked of the engine as it is: no snapshot is held for them.
+    fn sums(&self, database: &str, operation: &Operation) -> Result<Sums> {
         let snapshot = self.reads().snapshot()?;
+        let mut lsn = None;
+        snapshot.get(layout::APPLIED_LSN_KEY, &mut |value| {
+            lsn = value.try_into().ok().map(u64::from_le_bytes);
+        })?;
+        let lsn = lsn.unwrap_or(0);
+        if let Some(sums) = self.remembered().at(database, lsn, self.commits()) {
+            return Ok(sums);
+        }
         let members = Members::read(&snapshot, database, operation)?;
-        let mut sum = DbStats {
+        let mut stats = DbStats {
             collections: members.collections.len() as u64,
             views: members.views,
             indexes: members.id_indexes + members.indexes.len() as u64,
             ..DbStats::default()
         };
-        let largest = members.read_counts(&snapshot, operation, &mut sum)?;
-        // The estimates are asked of the engine as it is: nothing of the past is held for them.
-        drop(snapshot);
-        let (mut storage_bytes, mut index_bytes) = (0.0, 0.0);
-        for (position, stands_for) in members.estimated(&largest) {
-            operation.check()?;
-            let member = &members.collections[position];
-            storage_bytes += self.size_of(member.ident)? as f64 * stands_for;
-            for ident in members.indexes_of(member) {
-                index_bytes += self.size_of(*ident)? as f64 * stands_for;
-            }
+        let largest = members.read_counts(&snapshot, operation, &mut stats)?;
+        let sums = Sums {
+            lsn,
+            stats,
+            sample: members.sample(&largest),
+            changed_bytes: 0,
+        };
+        if members.collections.len() >= COLLECTIONS_MIN && !members.are_left_of_a_drop {
+            self.remembered().keep(database, &sums);
         }
-        sum.storage_bytes = storage_bytes as u64;
-        sum.index_bytes = index_bytes as u64;
-        Ok(sum)
+        Ok(sums)
     }
 
     /// The engine's estimate of what a database takes.
@@ -90,6 +133,35 @@ struct Members {
     /// Indexes over `_id` that are the records themselves.
     id_indexes: u64,
     views: u64,
+    /// The database was dropped, and is not cleaned up yet: beside these there may be collections that went.
+    are_left_of_a_drop: bool,
+}
+
+/// The index on `_id` that a catalog entry means.
+enum IdIndex {
+    /// The name means a view, which has no documents.
+    OfNothing,
+    /// The records themselves.
+    Records,
+    /// One among the indexes of the entry, if there is one at all: of capped collections and time series.
+    Listed,
+}
+
+impl IdIndex {
+    fn of(options: RawDocument<'_>) -> IdIndex {
+        let mut id_index = IdIndex::Records;
+        for option in options {
+            let name = option.name().as_bytes();
+            if name == VIEW_ON.as_bytes() {
+                return IdIndex::OfNothing;
+            }
+            let is_capped = name == b"capped" && option.value().is_truthy();
+            if is_capped || name == TIME_SERIES.as_bytes() {
+                id_index = IdIndex::Listed;
+            }
+        }
+        id_index
+    }
 }
 
 struct Member {
@@ -101,18 +173,19 @@ struct Member {
 
 impl Members {
     fn read(snapshot: &ReadSnapshot, database: &str, operation: &Operation) -> Result<Members> {
+        let mut entries = Entries::open(snapshot, database, None)?;
         let mut members = Members {
             collections: Vec::new(),
             indexes: Vec::new(),
             id_indexes: 0,
             views: 0,
+            are_left_of_a_drop: entries.are_left_of_a_drop(),
         };
-        let mut entries = Entries::open(snapshot, database, None)?;
         let mut steps = 0;
         while let Some(entry) = entries.peek()? {
             operation.step(&mut steps)?;
             if !entry.is_dead {
-                members.add(entry.ident, entry.document)?;
+                members.add(entry.document)?;
             }
             entries.advance()?;
         }
@@ -122,41 +195,37 @@ impl Members {
         Ok(members)
     }
 
-    fn add(&mut self, ident: Ident, entry: RawDocument<'_>) -> Result<()> {
-        let broken = || Error::Corrupt("a catalog entry is broken".to_owned());
-        let options = entry.get_document("options");
-        if options.is_some_and(|options| options.contains(VIEW_ON)) {
-            self.views += 1;
-            return Ok(());
-        }
-        let first_index = self.indexes.len();
-        let listed = entry.get("indexes").and_then(|value| value.as_array());
-        for index in listed.iter().flat_map(RawArray::iter) {
-            match index.as_document().and_then(|index| index.get("ident")) {
-                Some(RawValue::Int64(number)) => {
-                    let number = u64::try_from(number).map_err(|_| broken())?;
-                    self.indexes.push(Ident(number));
-                }
-                _ => return Err(broken()),
+    /// Reads an entry in one pass: of a million of them the passes are most of the time.
+    fn add(&mut self, entry: RawDocument<'_>) -> Result<()> {
+        let (mut ident, mut options, mut listed) = (None, RawDocument::EMPTY, RawArray::EMPTY);
+        for element in entry {
+            match (element.name().as_bytes(), element.value()) {
+                (b"ident", value) => ident = Some(value),
+                (b"options", RawValue::Document(document)) => options = document,
+                (b"indexes", RawValue::Array(array)) => listed = array,
+                _ => {}
             }
         }
-        let is_capped = options
-            .and_then(|options| options.get("capped"))
-            .is_some_and(|value| value.is_truthy());
-        let is_series = options.is_some_and(|options| options.contains(TIME_SERIES));
-        self.id_indexes += u64::from(!is_capped && !is_series);
-        let position = |number: usize| u32::try_from(number).map_err(|_| broken());
+        match IdIndex::of(options) {
+            IdIndex::OfNothing => {
+                self.views += 1;
+                return Ok(());
+            }
+            IdIndex::Records => self.id_indexes += 1,
+            IdIndex::Listed => {}
+        }
+        let first_index = self.indexes.len();
+        for index in listed.iter() {
+            let index = index.as_document().ok_or_else(broken_entry)?;
+            self.indexes.push(ident_of(index.get("ident"))?);
+        }
+        let position = |number: usize| u32::try_from(number).map_err(|_| broken_entry());
         self.collections.push(Member {
-            ident,
+            ident: ident_of(ident)?,
             first_index: position(first_index)?,
             index_count: position(self.indexes.len() - first_index)?,
         });
         Ok(())
-    }
-
-    fn indexes_of(&self, member: &Member) -> &[Ident] {
-        let first = member.first_index as usize;
-        &self.indexes[first..first + member.index_count as usize]
     }
 
     /// Adds up the counters; returns the positions of the collections with the most data, in order.
@@ -168,7 +237,7 @@ impl Members {
     ) -> Result<Vec<usize>> {
         let mut cursor = snapshot.cursor(KeyRange::prefix(layout::COUNTERS))?;
         cursor.first()?;
-        let mut largest = BinaryHeap::with_capacity(LARGEST_MAX + 1);
+        let mut largest = Largest::default();
         let mut steps = 0;
         for (position, member) in self.collections.iter().enumerate() {
             operation.step(&mut steps)?;
@@ -192,22 +261,17 @@ impl Members {
                 let counts = decode_counts(cursor.value());
                 sum.documents += counts.documents;
                 sum.data_bytes += counts.bytes;
-                largest.push((Reverse(counts.bytes), position));
-                if largest.len() > LARGEST_MAX {
-                    largest.pop();
-                }
+                largest.offer(counts.bytes, position);
             }
         }
-        let mut positions: Vec<usize> = largest.into_iter().map(|(_, at)| at).collect();
-        positions.sort_unstable();
-        Ok(positions)
+        Ok(largest.into_positions())
     }
 
     /// Which collections to estimate, and for how many each stands.
-    fn estimated(&self, largest: &[usize]) -> Vec<(usize, f64)> {
+    fn sample(&self, largest: &[usize]) -> Arc<[Sampled]> {
         let count = self.collections.len();
         if count <= ESTIMATED_MAX {
-            return (0..count).map(|position| (position, 1.0)).collect();
+            return (0..count).map(|at| self.sampled(at, 1.0)).collect();
         }
         let rest: Vec<usize> = (0..count)
             .filter(|position| largest.binary_search(position).is_err())
@@ -216,10 +280,46 @@ impl Members {
         let step = rest.len().div_ceil(wanted).max(1);
         let some: Vec<usize> = rest.iter().copied().step_by(step).collect();
         let stands_for = rest.len() as f64 / some.len() as f64;
-        let exact = largest.iter().map(|position| (*position, 1.0));
+        let exact = largest.iter().map(|at| self.sampled(*at, 1.0));
         exact
-            .chain(some.into_iter().map(|position| (position, stands_for)))
+            .chain(some.into_iter().map(|at| self.sampled(at, stands_for)))
             .collect()
+    }
+
+    fn sampled(&self, position: usize, stands_for: f64) -> Sampled {
+        let member = &self.collections[position];
+        let first = member.first_index as usize;
+        Sampled {
+            ident: member.ident,
+            indexes: self.indexes[first..first + member.index_count as usize].into(),
+            stands_for,
+        }
+    }
+}
+
+/// The collections with the most bytes of documents, of those that were offered.
+#[derive(Default)]
+struct Largest(BinaryHeap<Reverse<(u64, usize)>>);
+
+impl Largest {
+    fn offer(&mut self, bytes: u64, position: usize) {
+        if self.0.len() < LARGEST_MAX {
+            self.0.push(Reverse((bytes, position)));
+            return;
+        }
+        // Most are smaller than the smallest that is kept, and take one comparison.
+        if let Some(mut smallest) = self.0.peek_mut()
+            && smallest.0.0 < bytes
+        {
+            *smallest = Reverse((bytes, position));
+        }
+    }
+
+    fn into_positions(self) -> Vec<usize> {
+        let positions = self.0.into_iter().map(|Reverse((_, position))| position);
+        let mut positions: Vec<usize> = positions.collect();
+        positions.sort_unstable();
+        positions
     }
 }
 

@@ -19,17 +19,35 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// A catalog entry as it stands in the engine, good until the walk goes on.
 pub(crate) struct RawEntry<'e> {
-    pub name: &'e str,
-    pub ident: Ident,
+    name: &'e [u8],
     pub document: RawDocument<'e>,
     /// It went with its database.
     pub is_dead: bool,
+}
+
+impl<'e> RawEntry<'e> {
+    /// The collection's name. It is looked at only here: a walk that adds numbers up has no use for a million names.
+    pub fn name(&self) -> Result<&'e str> {
+        std::str::from_utf8(self.name).map_err(|_| broken_entry())
+    }
+
+    /// The bytes of the name.
+    pub fn name_bytes(&self) -> usize {
+        self.name.len()
+    }
+}
+
+/// The error of an entry that cannot be read.
+pub(super) fn broken_entry() -> Error {
+    Error::Corrupt("a catalog entry is broken".to_owned())
 }
 
 /// The entries of one database in a snapshot, behind a key or from the first.
 pub(crate) struct Entries<'s> {
     cursor: Box<dyn quarry_storage::Cursor + 's>,
     database: &'s str,
+    /// The bytes of a key before the collection's name.
+    name_at: usize,
     /// Collections below it went with the database.
     dropped_below: Option<Ident>,
 }
@@ -40,8 +58,8 @@ impl<'s> Entries<'s> {
         database: &'s str,
         behind: Option<&str>,
     ) -> Result<Entries<'s>> {
-        let range = KeyRange::prefix(&layout::catalog_key(database, ""));
-        let mut cursor = snapshot.cursor(range)?;
+        let prefix = layout::catalog_key(database, "");
+        let mut cursor = snapshot.cursor(KeyRange::prefix(&prefix))?;
         match behind {
             None => cursor.first()?,
             Some(collection) => {
@@ -57,8 +75,14 @@ impl<'s> Entries<'s> {
         Ok(Entries {
             cursor,
             database,
+            name_at: prefix.len(),
             dropped_below,
         })
+    }
+
+    /// Whether the database was dropped, and some of what went with it may still have its entries.
+    pub fn are_left_of_a_drop(&self) -> bool {
+        self.dropped_below.is_some()
     }
 
     /// The entry under the walk, as bytes: for those that read a million of them.
@@ -66,14 +90,14 @@ impl<'s> Entries<'s> {
         if !self.cursor.valid() {
             return Ok(None);
         }
-        let broken = || Error::Corrupt("a catalog entry is broken".to_owned());
-        let (_, name) = layout::split_catalog_key(self.cursor.key()).ok_or_else(broken)?;
+        let name = (self.cursor.key().get(self.name_at..)).ok_or_else(broken_entry)?;
         let document = RawDocument::new(self.cursor.value())?;
-        let ident = read_ident(document).ok_or_else(broken)?;
-        let is_dead = self.dropped_below.is_some_and(|mark| ident < mark);
+        let is_dead = match self.dropped_below {
+            Some(mark) => read_ident(document)? < mark,
+            None => false,
+        };
         Ok(Some(RawEntry {
             name,
-            ident,
             document,
             is_dead,
         }))
@@ -88,7 +112,7 @@ impl<'s> Entries<'s> {
         let Some(entry) = self.peek()? else {
             return Ok(None);
         };
-        let namespace = Namespace::new(self.database, entry.name)?;
+        let namespace = Namespace::new(self.database, entry.name()?)?;
         let is_dead = entry.is_dead;
         let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
         let collection = Collection::from_entry(namespace, document)?;
@@ -146,7 +170,7 @@ pub fn list_collections_behind(
     take: &mut dyn FnMut(Collection),
 ) -> Result<Option<String>> {
     walk_behind(reads, database, behind, &mut |entry| {
-        let namespace = Namespace::new(database, entry.name)?;
+        let namespace = Namespace::new(database, entry.name()?)?;
         let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
         take(Collection::from_entry(namespace, document)?);
         Ok(true)
@@ -161,7 +185,7 @@ pub fn list_collections_behind_while(
     take: &mut dyn FnMut(Collection) -> bool,
 ) -> Result<Option<String>> {
     walk_behind(reads, database, Some(behind), &mut |entry| {
-        let namespace = Namespace::new(database, entry.name)?;
+        let namespace = Namespace::new(database, entry.name()?)?;
         let document = Document::from_bytes_any_text(entry.document.as_bytes().to_vec())?;
         Ok(take(Collection::from_entry(namespace, document)?))
     })
@@ -177,7 +201,7 @@ pub fn list_names_behind(
     walk_behind(reads, database, behind, &mut |entry| {
         let options = entry.document.get_document("options");
         let options = options.unwrap_or(RawDocument::EMPTY);
-        take(entry.name, CollectionKind::of(options));
+        take(entry.name()?, CollectionKind::of(options));
         Ok(true)
     })
 }
@@ -199,7 +223,7 @@ fn walk_behind(
         count += 1;
         bytes += entry.document.len_bytes();
         if count == CHUNK_ENTRIES_MAX || bytes >= CHUNK_BYTES_MAX {
-            return Ok(Some(entry.name.to_owned()));
+            return Ok(Some(entry.name()?.to_owned()));
         }
         entries.advance()?;
     }
@@ -223,10 +247,17 @@ pub(super) fn is_there(snapshot: &ReadSnapshot, database: &str) -> Result<bool> 
     Ok(entries.next_live()?.is_some())
 }
 
-fn read_ident(entry: RawDocument<'_>) -> Option<Ident> {
-    match entry.get("ident") {
-        Some(RawValue::Int64(number)) => u64::try_from(number).ok().map(Ident),
-        _ => None,
+fn read_ident(entry: RawDocument<'_>) -> Result<Ident> {
+    ident_of(entry.get("ident"))
+}
+
+/// The ident that a value of an entry means.
+pub(super) fn ident_of(value: Option<RawValue<'_>>) -> Result<Ident> {
+    match value {
+        Some(RawValue::Int64(number)) => {
+            u64::try_from(number).map(Ident).map_err(|_| broken_entry())
+        }
+        _ => Err(broken_entry()),
     }
 }
 

@@ -14,6 +14,9 @@ pub(crate) mod known_index;
 pub(crate) mod listing;
 pub(crate) mod noted;
 mod option_changes;
+#[cfg(test)]
+mod random_sizes;
+mod remembered_sums;
 pub(crate) mod replacement;
 pub(crate) mod series_indexes;
 mod unique_conversion;
