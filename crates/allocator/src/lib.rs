@@ -1,4 +1,4 @@
-//! What jemalloc keeps of the process's memory, and how it is told to give it to the kernel.
+//! The free pages that jemalloc keeps of the process, and how it is told to give them to the kernel.
 //!
 //! jemalloc keeps pages that were freed for some seconds, because they are likely to be wanted again. They are memory of the
 //! process all the same: whoever bounds that has to know how much it is, and to take it back when the bound is near.
