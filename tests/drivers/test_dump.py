@@ -476,14 +476,15 @@ def mongodb_buckets():
         "_id": oid(at[2]),
         "control": {"version": 2} | control | {"count": 3},
         "meta": {"room": 2},
-        "data": {"ts": times, "celsius": celsius, "said": texts},
+        # 1, 2 and 3: the difference 1, twice.
+        "data": {"_id": packed_column(1, 9, 13 | 2 << 4 | 2 << 34), "ts": times, "celsius": celsius, "said": texts},
     }
     measurements = [
         {"_id": "a", "ts": at[0], "at": {"room": 1}},
         {"_id": "b", "ts": at[1], "at": {"room": 1}, "celsius": 20.5},
-        {"ts": at[2], "at": {"room": 2}, "celsius": 20.5, "said": "ok"},
-        {"ts": at[3], "at": {"room": 2}, "celsius": 20.6},
-        {"ts": at[4], "at": {"room": 2}, "celsius": 20.4, "said": "ok"},
+        {"_id": 1, "ts": at[2], "at": {"room": 2}, "celsius": 20.5, "said": "ok"},
+        {"_id": 2, "ts": at[3], "at": {"room": 2}, "celsius": 20.6},
+        {"_id": 3, "ts": at[4], "at": {"room": 2}, "celsius": 20.4, "said": "ok"},
     ]
     return [plain, packed], measurements
 
@@ -752,7 +753,7 @@ def test_an_oplog_written_by_hand_from_the_format_is_applied(server, database, t
         {"_id": 3, "replaced": True},
         *({"_id": name} for name in ("late", "of applyOps", "transaction 1", "transaction 2", "transaction 4")),
     ]
-    assert sorted(database.list_collection_names()) == ["made", "renamed", "system.views", "things", "view"]
+    assert sorted(database.list_collection_names()) == ["made", "renamed", "things", "view"]
     information = database.things.index_information()
     assert set(information) == {"_id_", "kept_1", "late_1"} and information["kept_1"]["hidden"] is True
     assert set(database.made.index_information()) == {"_id_", "a_1"} and database.made.options()["capped"] is True

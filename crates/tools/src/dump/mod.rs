@@ -145,7 +145,7 @@ fn dump(options: &Dump) -> Result<()> {
             return Ok(());
         };
         let mut written = output.oplog()?;
-        let entries = slice.write(&mut *written)?;
+        let entries = slice.write(&mut |entries| written.write(entries))?;
         written.end()?;
         say(
             options,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use quarry_bson::{Document, RawDocument, RawValue, Timestamp, Value, doc};
 use quarry_client::{Connection, ConnectionString};
 
-use super::{CHUNK_BYTES, Documents};
 use crate::change_stream::{self, FORGOTTEN, NO_CHANGE_STREAMS};
 use crate::error::{Error, Result};
 use crate::oplog;
@@ -19,6 +18,9 @@ use crate::server;
 const WAIT: Duration = Duration::from_millis(500);
 /// Batches without an event and without another place, that are the end of what there is.
 const STILL_MAX: u32 = 3;
+
+/// Entries that are handed out in one go.
+const CHUNK_BYTES: usize = 4 << 20;
 
 const LOCAL: &str = "local";
 const COLLECTION: &str = "oplog.rs";
@@ -53,8 +55,8 @@ impl Slice {
         Ok(Slice { connection, from })
     }
 
-    /// Writes the entries from the beginning to now; how many they are.
-    pub fn write(self, out: &mut dyn Documents) -> Result<u64> {
+    /// Hands out the entries from the beginning to now, many at once; how many they are.
+    pub fn write(self, out: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let mut writer = Writer {
             out,
             chunk: Vec::new(),
@@ -71,7 +73,7 @@ impl Slice {
 }
 
 struct Writer<'w> {
-    out: &'w mut dyn Documents,
+    out: &'w mut dyn FnMut(&[u8]) -> Result<()>,
     chunk: Vec<u8>,
     entries: u64,
 }
@@ -88,7 +90,7 @@ impl Writer<'_> {
 
     fn flush(&mut self) -> Result<()> {
         if !self.chunk.is_empty() {
-            self.out.write(&self.chunk)?;
+            (self.out)(&self.chunk)?;
             self.chunk.clear();
         }
         Ok(())
