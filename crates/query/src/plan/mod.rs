@@ -23,6 +23,7 @@ mod collection_scan;
 mod count;
 mod covering;
 mod distinct_scan;
+mod earlier_keys;
 mod explain;
 mod fetch;
 mod geo_near;

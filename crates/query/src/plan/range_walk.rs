@@ -290,6 +290,13 @@ impl RangeWalk {
     }
 }
 
+/// Whether one of these ranges, which ascend and share no key, holds the key.
+pub fn hold(ranges: &[KeyRange], key: &[u8]) -> bool {
+    let behind = ranges.partition_point(|range| range.start.as_slice() <= key);
+    let last = behind.checked_sub(1).map(|at| &ranges[at]);
+    last.is_some_and(|range| range.end.is_empty() || key < range.end.as_slice())
+}
+
 /// The least key above another one.
 pub fn behind(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
