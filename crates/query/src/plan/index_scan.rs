@@ -78,6 +78,16 @@ impl IndexScan {
         }
     }
 
+    /// A scan of the same ranges that has read nothing, and gives every key in them.
+    pub fn of_every_key(&self) -> IndexScan {
+        let ranges = self.ranges().to_vec();
+        let is_reversed = self.walk.is_reversed();
+        let access = self.access.clone();
+        let mut scan = IndexScan::new(access, ranges, is_reversed, self.is_of_whole_keys);
+        scan.repeats.may_be = self.repeats.may_be;
+        scan
+    }
+
     /// Has the scan give a record under each of its keys, because it meets none of them again, or because a node above knows
     /// records again.
     pub fn forget_repeats(&mut self) {

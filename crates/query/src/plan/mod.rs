@@ -83,7 +83,7 @@ pub(crate) use seen_records::SeenRecords;
 pub(crate) use shown::{Shown, number};
 pub(crate) use skip::Skip;
 pub(crate) use sort::{Kept, Sort};
-pub(crate) use sort_merge::{MERGED_RANGES_MAX, MergedRange, SortMerge};
+pub(crate) use sort_merge::{MERGED_RANGES_MAX, MayRepeat, MergedRange, SortMerge};
 pub(crate) use subplan::Subplan;
 pub(crate) use term_scan::TermScan;
 pub(crate) use term_union::TermUnion;

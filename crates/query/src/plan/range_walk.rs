@@ -75,6 +75,11 @@ impl RangeWalk {
         &self.ranges
     }
 
+    /// Whether one of the ranges holds the key.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        hold(&self.ranges, key)
+    }
+
     /// Whether it goes from the last key to the first.
     pub fn is_reversed(&self) -> bool {
         self.is_reversed

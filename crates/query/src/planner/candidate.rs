@@ -66,6 +66,39 @@ pub struct FieldBounds {
     pub tested: SmallVec<[(usize, Bound); 4]>,
 }
 
+/// The fields of the keys that a scan gives as far as bounds tell of them, a bit a field.
+#[derive(Clone, Copy, Default)]
+pub struct KnownFields {
+    one_value: u64,
+}
+
+impl KnownFields {
+    /// Adds a field, and says whether it is bounded to one value.
+    pub fn add(&mut self, number: usize, has_one_value: bool) {
+        self.one_value |= u64::from(has_one_value) << number;
+    }
+
+    /// The fields of a range in which the first fields, and no others, have one value.
+    fn of_first(fields: usize) -> KnownFields {
+        KnownFields {
+            one_value: (1 << fields) - 1,
+        }
+    }
+
+    fn has_one_value(self, number: usize) -> bool {
+        self.one_value & (1 << number) != 0
+    }
+}
+
+/// The order of the keys within each range of a scan.
+#[derive(Clone, Copy)]
+pub struct RangeOrder {
+    /// It is met from behind.
+    pub is_reversed: bool,
+    /// The leading fields, bounded to one value a range, that the keys of different ranges do not compare by.
+    pub passed_over: usize,
+}
+
 /// How much a range leaves. Better ones are greater.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy, Hash)]
 pub enum RangeKind {
@@ -208,20 +241,17 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    /// The order of the keys in each range that the leading fields are bounded to one value of each, if it is the wanted one: whether
-    /// it is met from behind. None of those fields may be sorted by.
-    pub fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<bool> {
-        let mut leading = self.fields().take(equalities);
+    /// The order of the keys in each range of a scan whose first `equalities` fields are bounded to one value a range, if it is the wanted one.
+    pub fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<RangeOrder> {
         let asked = sort.fields();
-        let is_asked =
-            leading.any(|(path, _)| asked.iter().any(|field| field.path.as_str() == path));
-        // Where the values of the leading fields alone come from arrays, the keys of one record are the same behind them, but for
-        // a unique index, whose keys do not name records.
-        let are_told = self.multikey == 0 || (self.multikey >> equalities == 0 && !self.is_unique);
-        match self.index {
-            Some(_) if !is_asked && are_told => self.order(sort, |number| number < equalities),
-            _ => None,
-        }
+        let is_asked = |path: &str| asked.iter().any(|field| field.path.as_str() == path);
+        let leading = self.fields().take(equalities);
+        let passed_over = leading.take_while(|(path, _)| !is_asked(path)).count();
+        self.index?;
+        Some(RangeOrder {
+            is_reversed: self.order(sort, KnownFields::of_first(passed_over))?,
+            passed_over,
+        })
     }
 
     /// The bounds of the fields.
@@ -288,22 +318,22 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
-    /// number, do not count.
-    pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
+    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value do not count.
+    pub fn order(&self, sort: &SortPattern, known: KnownFields) -> Option<bool> {
         if self.has_cut_keys || !self.is_alike {
             return None;
         }
-        // By an array documents are in the order of their least or greatest elements, whatever the one that they are found by.
+        // An array that is equal to a value has others, too, and documents are in the order of their least or greatest elements.
         let is_constant = |path: &str| {
             let number = self.fields().position(|(field, _)| field == path);
-            number.is_some_and(|number| has_one_value(number) && !self.is_multikey(number))
+            number.is_some_and(|number| known.has_one_value(number) && !self.is_multikey(number))
         };
         // Behind a hash that is not one value nothing is in order.
         let in_order = self.hashed.unwrap_or(usize::MAX);
         let fields = self.fields().enumerate();
-        let fields = fields.take_while(|(number, _)| *number != in_order || has_one_value(*number));
-        let mut fields = fields.filter(|(number, _)| !has_one_value(*number));
+        let fields =
+            fields.take_while(|(number, _)| *number != in_order || known.has_one_value(*number));
+        let mut fields = fields.filter(|(number, _)| !known.has_one_value(*number));
         let mut is_reversed = None;
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {

@@ -8,7 +8,7 @@ use quarry_database::{
 };
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 
-use super::candidate::{Candidate, candidates};
+use super::candidate::{Candidate, KnownFields, candidates};
 use super::hints::{natural_hint, no_such_hint};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
@@ -63,7 +63,7 @@ fn solution(
     let candidate = candidate((bounds, asked), collection, index_catalog, wanted)?;
     let order = wanted
         .sort
-        .and_then(|sort| candidate.order(sort, |_| false));
+        .and_then(|sort| candidate.order(sort, KnownFields::default()));
     let is_sorted = wanted.sort.is_none() || order.is_some();
     let (low, high) = ends(bounds, &candidate)?;
     let texts = match wanted.shows_bounds {

@@ -6,7 +6,7 @@ use quarry_database::{Ident, KeyRange, may_meet_cut_keys};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::candidate::{Bounded, Candidate, FieldBounds, RangeKind};
+use super::candidate::{Bounded, Candidate, FieldBounds, KnownFields, RangeKind, RangeOrder};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::key_ranges::{are_combined, cuts};
@@ -37,10 +37,12 @@ pub struct Scored<'c> {
     tested: SmallVec<[(usize, Bound); 4]>,
     /// The filter asks for what a sparse index has.
     asks_existence: bool,
+    /// A predicate of the filter itself bounds it, and not only one that stands beside the filter, where that is a branch.
+    pub asks_itself: bool,
     /// Whether the order is met from behind; None when it is not met.
     pub order: Option<bool>,
-    /// The order is met in each range, and not from one to the next.
-    pub is_merged: bool,
+    /// The order in each range, where it is not met from one to the next.
+    pub merged: Option<RangeOrder>,
     /// The remembered trial that it was chosen by, if it was.
     pub watch: Option<Box<Watch>>,
 }
@@ -63,6 +65,19 @@ fn ranges_len(bounds: &FilterBounds<'_>, bounded: &[Bound]) -> usize {
     lens.fold(1, usize::saturating_mul)
 }
 
+/// Tells which of the leading fields have one value, so many of which are equalities.
+fn known_fields(
+    bounds: &FilterBounds<'_>,
+    (leading, equalities): (&[Bound], usize),
+) -> KnownFields {
+    let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
+    let mut known = KnownFields::default();
+    for (number, bound) in leading.iter().enumerate() {
+        known.add(number, number < equalities && single(bound));
+    }
+    known
+}
+
 impl<'c> Scored<'c> {
     /// Holds a candidate against the filter's bounds and what else is asked for.
     pub fn of(
@@ -82,28 +97,28 @@ impl<'c> Scored<'c> {
             range = range.max(RangeKind::Weak);
         }
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
-        let mut order = wanted.sort.and_then(|sort| {
-            candidate.order(sort, |number| {
-                number < equalities && single(&bounded[number])
-            })
-        });
-        let mut is_merged = false;
+        let known = known_fields(bounds, (&bounded[..], equalities));
+        let mut order = wanted.sort.and_then(|sort| candidate.order(sort, known));
+        let mut merged = None;
         if let (None, Some(sort)) = (order, wanted.sort)
             && ranges_len(bounds, &bounded) <= MERGED_RANGES_MAX
         {
-            order = candidate.range_order(sort, equalities);
-            is_merged = order.is_some();
+            merged = candidate.range_order(sort, equalities);
+            order = merged.map(|order| order.is_reversed);
         }
         let is_whole_unique_key = candidate.is_unique
             && equalities == candidate.fields_len()
             && bounded.iter().all(single);
-        let is_covering = !is_merged
+        let is_covering = merged.is_none()
             && wanted.read.is_some()
             && candidate.index.is_some_and(|index| {
                 let asks_filter = !bounds.are_all(&bounded);
                 let sorts = order.is_none();
                 key_document(index, is_clustered, wanted, asks_filter, sorts).is_some()
             });
+        let mut of_tests = tested.iter().map(|(number, _)| candidate.paths[*number]);
+        let asks_itself = bounds.ask_one_of(&candidate.paths[..bounded.len()])
+            || of_tests.any(|path| bounds.ask_one_of(&[path]));
         let score = Score {
             is_whole_unique_key,
             equalities,
@@ -119,8 +134,9 @@ impl<'c> Scored<'c> {
             bounded,
             tested,
             asks_existence,
+            asks_itself,
             order,
-            is_merged,
+            merged,
             watch: None,
         }
     }
@@ -128,7 +144,7 @@ impl<'c> Scored<'c> {
 
 impl Scored<'_> {
     /// Like `Candidate::range_order`.
-    pub fn range_order(&self, sort: &SortPattern) -> Option<bool> {
+    pub fn range_order(&self, sort: &SortPattern) -> Option<RangeOrder> {
         self.candidate.range_order(sort, self.score.equalities)
     }
 
@@ -177,7 +193,7 @@ impl Scored<'_> {
             self.score.gives_order,
             self.score.is_covering,
             self.order == Some(true),
-            self.is_merged,
+            self.merged.is_some(),
             self.candidate.is_alike,
         ];
         for flag in flags {

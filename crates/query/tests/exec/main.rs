@@ -4,6 +4,7 @@
 mod accesses;
 mod agreement;
 mod bounds;
+mod branch_plans;
 mod collations;
 mod covered_plans;
 mod expiry;
