@@ -18,6 +18,7 @@ use super::interval::Interval;
 use super::key_ranges::{apart, compose};
 use super::wanted::Wanted;
 use crate::Collation;
+use crate::field_path::may_name_positions;
 use crate::hashed_index::HashedKeys;
 use crate::plan::IndexAccess;
 use crate::sort::SortPattern;
@@ -70,23 +71,36 @@ pub struct FieldBounds {
 #[derive(Clone, Copy, Default)]
 pub struct KnownFields {
     one_value: u64,
+    bounded: u64,
 }
 
 impl KnownFields {
-    /// Adds a field, and says whether it is bounded to one value.
+    /// Every field may be bounded, to whatever.
+    pub const ALL_BOUNDED: KnownFields = KnownFields {
+        one_value: 0,
+        bounded: u64::MAX,
+    };
+
+    /// Adds a field that is bounded, and says whether to one value.
     pub fn add(&mut self, number: usize, has_one_value: bool) {
+        self.bounded |= 1 << number;
         self.one_value |= u64::from(has_one_value) << number;
     }
 
-    /// The fields of a range in which the first fields, and no others, have one value.
-    fn of_first(fields: usize) -> KnownFields {
+    /// Like `self`, in a range in which the first fields, and no others, have one value.
+    fn of_first(self, fields: usize) -> KnownFields {
         KnownFields {
             one_value: (1 << fields) - 1,
+            ..self
         }
     }
 
     fn has_one_value(self, number: usize) -> bool {
         self.one_value & (1 << number) != 0
+    }
+
+    fn is_bounded(self, number: usize) -> bool {
+        self.bounded & (1 << number) != 0
     }
 }
 
@@ -242,14 +256,19 @@ impl<'c> Candidate<'c> {
     }
 
     /// The order of the keys in each range of a scan whose first `equalities` fields are bounded to one value a range, if it is the wanted one.
-    pub fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<RangeOrder> {
+    pub fn range_order(
+        &self,
+        sort: &SortPattern,
+        equalities: usize,
+        known: KnownFields,
+    ) -> Option<RangeOrder> {
         let asked = sort.fields();
         let is_asked = |path: &str| asked.iter().any(|field| field.path.as_str() == path);
         let leading = self.fields().take(equalities);
         let passed_over = leading.take_while(|(path, _)| !is_asked(path)).count();
         self.index?;
         Some(RangeOrder {
-            is_reversed: self.order(sort, KnownFields::of_first(passed_over))?,
+            is_reversed: self.order(sort, known.of_first(passed_over))?,
             passed_over,
         })
     }
@@ -303,7 +322,8 @@ impl<'c> Candidate<'c> {
         found
     }
 
-    fn is_multikey(&self, number: usize) -> bool {
+    /// Whether a document has met an array at the field.
+    pub fn is_multikey(&self, number: usize) -> bool {
         self.multikey & (1 << number) != 0
     }
 
@@ -338,7 +358,7 @@ impl<'c> Candidate<'c> {
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {
             let (number, (path, direction)) = fields.next()?;
-            if path != asked.path.as_str() || self.is_multikey(number) {
+            if path != asked.path.as_str() || !self.sorts_by(number, known) {
                 return None;
             }
             let differs = direction != asked.direction;
@@ -347,6 +367,24 @@ impl<'c> Candidate<'c> {
             }
         }
         Some(is_reversed.unwrap_or(false))
+    }
+
+    /// Whether the first key of a document within the bounds has the value of this field that the document is sorted by. Of an array that is its
+    /// least or greatest element: the bounds may leave out none of its elements, neither by this field nor by another one that the same array is on. As
+    /// in MongoDB, a field counts for that which begins with the same component.
+    fn sorts_by(&self, number: usize, known: KnownFields) -> bool {
+        if !self.is_multikey(number) {
+            return true;
+        }
+        let first = |path: &'c str| path.split('.').next();
+        let path = self.field(number).0;
+        let shares_bounds = |(other, (other_path, _)): (usize, (&'c str, Direction))| {
+            known.is_bounded(other) && self.is_multikey(other) && first(other_path) == first(path)
+        };
+        // A place in an array is sorted by as it is, and kept element by element.
+        !known.is_bounded(number)
+            && !may_name_positions(path)
+            && !self.fields().enumerate().any(shares_bounds)
     }
 }
 

@@ -63,7 +63,7 @@ fn solution(
     let candidate = candidate((bounds, asked), collection, index_catalog, wanted)?;
     let order = wanted
         .sort
-        .and_then(|sort| candidate.order(sort, KnownFields::default()));
+        .and_then(|sort| candidate.order(sort, KnownFields::ALL_BOUNDED));
     let is_sorted = wanted.sort.is_none() || order.is_some();
     let (low, high) = ends(bounds, &candidate)?;
     let texts = match wanted.shows_bounds {

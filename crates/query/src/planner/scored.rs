@@ -37,6 +37,7 @@ pub struct Scored<'c> {
     tested: SmallVec<[(usize, Bound); 4]>,
     /// The filter asks for what a sparse index has.
     asks_existence: bool,
+    known: KnownFields,
     /// A predicate of the filter itself bounds it, and not only one that stands beside the filter, where that is a branch.
     pub asks_itself: bool,
     /// Whether the order is met from behind; None when it is not met.
@@ -65,15 +66,22 @@ fn ranges_len(bounds: &FilterBounds<'_>, bounded: &[Bound]) -> usize {
     lens.fold(1, usize::saturating_mul)
 }
 
-/// Tells which of the leading fields have one value, so many of which are equalities.
+/// Tells which fields have one value by the bounds: of the leading ones, so many of which are equalities, and of those that keys are tested by.
 fn known_fields(
+    candidate: &Candidate<'_>,
     bounds: &FilterBounds<'_>,
     (leading, equalities): (&[Bound], usize),
+    tested: &[(usize, Bound)],
 ) -> KnownFields {
     let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
     let mut known = KnownFields::default();
     for (number, bound) in leading.iter().enumerate() {
         known.add(number, number < equalities && single(bound));
+    }
+    for (number, bound) in tested {
+        let is_point = bounds.get(*bound).are_points() && single(bound);
+        // The keys of a document with an array there have its other elements, too.
+        known.add(*number, is_point && !candidate.is_multikey(*number));
     }
     known
 }
@@ -97,13 +105,13 @@ impl<'c> Scored<'c> {
             range = range.max(RangeKind::Weak);
         }
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
-        let known = known_fields(bounds, (&bounded[..], equalities));
+        let known = known_fields(&candidate, bounds, (&bounded[..], equalities), &tested);
         let mut order = wanted.sort.and_then(|sort| candidate.order(sort, known));
         let mut merged = None;
         if let (None, Some(sort)) = (order, wanted.sort)
             && ranges_len(bounds, &bounded) <= MERGED_RANGES_MAX
         {
-            merged = candidate.range_order(sort, equalities);
+            merged = candidate.range_order(sort, equalities, known);
             order = merged.map(|order| order.is_reversed);
         }
         let is_whole_unique_key = candidate.is_unique
@@ -134,6 +142,7 @@ impl<'c> Scored<'c> {
             bounded,
             tested,
             asks_existence,
+            known,
             asks_itself,
             order,
             merged,
@@ -145,7 +154,8 @@ impl<'c> Scored<'c> {
 impl Scored<'_> {
     /// Like `Candidate::range_order`.
     pub fn range_order(&self, sort: &SortPattern) -> Option<RangeOrder> {
-        self.candidate.range_order(sort, self.score.equalities)
+        let equalities = self.score.equalities;
+        self.candidate.range_order(sort, equalities, self.known)
     }
 
     /// Whether the filter keeps the scan from going through the whole index.

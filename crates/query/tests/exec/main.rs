@@ -14,6 +14,7 @@ mod key_options;
 mod levels;
 mod memory;
 mod merged_plans;
+mod multikey_orders;
 mod partial_indexes;
 mod pipelines;
 mod plans;
