@@ -419,21 +419,53 @@ impl IndexCatalog {
     /// Whether the index has entries of the document: a sparse one has none of a document without its
     /// fields, and a partial one none of a document that its filter does not match.
     pub fn has_entries(&self, ident: Ident, document: RawDocument<'_>) -> Result<bool> {
-        let mut indexes = self.indexes.iter().enumerate();
-        let Some((number, index)) = indexes.find(|(_, index)| index.ident == ident) else {
-            let text = "an index was dropped that a change goes through".to_owned();
-            return Err(Error::QueryPlanKilled(text));
-        };
         let target = Target {
             document: 0,
             record_key: &[],
             id: None,
         };
+        let mut has_some = false;
+        self.each_entry(ident, target, document, &mut |_, _| has_some = true)?;
+        Ok(has_some)
+    }
+
+    /// Hands over the keys and values of the entries that the index has of a record with this document.
+    pub fn entries_of(
+        &self,
+        (ident, collection): (Ident, &Collection),
+        record: &[u8],
+        document: RawDocument<'_>,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let prefix_bytes = collection.prefix.as_bytes().len();
+        let target = Target {
+            document: 0,
+            record_key: record.get(prefix_bytes..).unwrap_or_default(),
+            id: document.get("_id").filter(|_| collection.is_clustered()),
+        };
+        self.each_entry(ident, target, document, each)
+    }
+
+    fn each_entry(
+        &self,
+        ident: Ident,
+        target: Target<'_>,
+        document: RawDocument<'_>,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let mut indexes = self.indexes.iter().enumerate();
+        let Some((number, index)) = indexes.find(|(_, index)| index.ident == ident) else {
+            let text = "an index was dropped that a change goes through".to_owned();
+            return Err(Error::QueryPlanKilled(text));
+        };
         let mut keys = KeyBuffer::default();
         let found = self.keys.extract(document);
         self.keys
             .standing_entries(number, index, &found, target, &mut keys)?;
-        Ok(!keys.entries.is_empty())
+        for entry in &keys.entries {
+            each(keys.key(entry), keys.value(entry));
+        }
+        Ok(())
     }
 }
 

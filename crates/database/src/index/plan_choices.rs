@@ -1,4 +1,6 @@
-//! The indexes that trials of plans have chosen for a collection, by the shape of what was asked for.
+//! The plans that trials have chosen for a collection, by the shape of what was asked for.
+//!
+//! A plan is known by its place among those that contend for a shape, which is a part of what the shape is made of.
 //!
 //! They stand beside the compiled indexes and go with them, so that an index that is made, dropped or hidden ends every choice.
 //! What a shape is, and how a trial is held, is the planner's; here are numbers. As in MongoDB, a first trial leaves a choice
@@ -10,8 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use quarry_bson::{DateTime, Document};
 use rustc_hash::FxHashMap;
-
-use crate::keyspace::ident::Ident;
 
 /// Shapes of one collection that are remembered; a further one makes room for itself by ending them all.
 const SHAPES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
@@ -34,8 +34,8 @@ pub struct PlanChoices(Mutex<FxHashMap<u64, Choice>>);
 
 /// The outcome of the trials of one shape.
 struct Choice {
-    index: Ident,
-    /// The keys that the index has needed in a trial; a trial that needs more does not make it active.
+    place: usize,
+    /// The keys that the plan has needed in a trial; a trial that needs more does not make it active.
     works: u64,
     /// For how many more plans it serves; 0 while it is not active.
     serves: u32,
@@ -47,8 +47,8 @@ struct Choice {
 /// A choice that is relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The index that was chosen.
-    pub index: Ident,
+    /// The place of the plan that was chosen.
+    pub place: usize,
     /// The keys that it has needed in a trial.
     pub works: u64,
 }
@@ -69,11 +69,11 @@ pub struct PlanOrigin {
 pub struct CachedPlan {
     /// The shape by which it is found.
     pub key: u64,
-    /// The keys that its index has needed.
+    /// The keys that its plan has needed.
     pub works: u64,
     /// Whether plans rely on it.
     pub is_active: bool,
-    /// When it was made, or another index was chosen.
+    /// When it was made, or another plan was chosen.
     pub created: DateTime,
     /// The memory that it takes, roughly.
     pub bytes: usize,
@@ -108,45 +108,45 @@ fn held(origin: PlanOrigin) -> Option<Box<Held>> {
 }
 
 impl PlanChoices {
-    /// The index that was chosen for a shape, if the choice is active.
+    /// The plan that was chosen for a shape, if the choice is active.
     pub fn serve(&self, shape: u64) -> Option<Served> {
         let mut choices = self.0.lock();
         let choice = choices.get_mut(&shape)?;
         choice.serves = choice.serves.checked_sub(1)?;
         Some(Served {
-            index: choice.index,
+            place: choice.place,
             works: choice.works,
         })
     }
 
-    /// Relies on this index no more for a shape, until trials have chosen it again.
-    pub fn give_up(&self, shape: u64, index: Ident) {
+    /// Relies on this plan no more for a shape, until trials have chosen it again.
+    pub fn give_up(&self, shape: u64, place: usize) {
         let mut choices = self.0.lock();
         if let Some(choice) = choices.get_mut(&shape)
-            && choice.index == index
+            && choice.place == place
         {
             choice.serves = 0;
         }
     }
 
-    /// Whether this index is known as the one that was chosen for a shape.
-    pub fn knows(&self, shape: u64, index: Ident) -> bool {
+    /// Whether this plan is known as the one that was chosen for a shape.
+    pub fn knows(&self, shape: u64, place: usize) -> bool {
         let choices = self.0.lock();
         choices
             .get(&shape)
-            .is_some_and(|choice| choice.index == index)
+            .is_some_and(|choice| choice.place == place)
     }
 
-    /// Notes the index that won a trial of a shape, and the keys that it needed; with the query and the plan, where the index is not known
+    /// Notes the plan that won a trial of a shape, and the keys that it needed; with the query and what explain prints, where the plan is not known
     /// as the chosen one.
-    pub fn note(&self, shape: u64, index: Ident, works: u64, origin: Option<PlanOrigin>) {
+    pub fn note(&self, shape: u64, place: usize, works: u64, origin: Option<PlanOrigin>) {
         let origin = origin.map(held);
         let mut choices = self.0.lock();
         if choices.len() >= SHAPES_MAX && !choices.contains_key(&shape) {
             choices.clear();
         }
         let choice = choices.entry(shape).or_insert(Choice {
-            index,
+            place,
             works: 0,
             serves: 0,
             created: DateTime::now(),
@@ -155,14 +155,14 @@ impl PlanChoices {
         if let Some(origin) = origin {
             (choice.created, choice.origin) = (DateTime::now(), origin);
         }
-        let is_as_before = choice.works != 0 && works <= choice.works && choice.index == index;
+        let is_as_before = choice.works != 0 && works <= choice.works && choice.place == place;
         choice.serves = if is_as_before { SERVED_MAX } else { 0 };
         // One that needed more has to be confirmed by another of its kind, within twice of what was known, as in MongoDB.
-        choice.works = match choice.index == index && works > choice.works {
+        choice.works = match choice.place == place && works > choice.works {
             true => works.max(choice.works.saturating_mul(2)),
             false => works.max(1),
         };
-        choice.index = index;
+        choice.place = place;
     }
 
     /// Ends the choices that are meant, by the shape that they are found by and that of the query that made them.
@@ -216,39 +216,39 @@ impl PlanChoices {
 mod tests {
     use super::*;
 
-    fn served(choices: &PlanChoices, shape: u64) -> Option<Ident> {
-        choices.serve(shape).map(|served| served.index)
+    fn served(choices: &PlanChoices, shape: u64) -> Option<usize> {
+        choices.serve(shape).map(|served| served.place)
     }
 
     #[test]
     fn a_choice_is_relied_on_once_a_second_trial_has_confirmed_it() {
         let choices = PlanChoices::default();
-        choices.note(7, Ident(1), 10, None);
+        choices.note(7, 1, 10, None);
         assert_eq!(served(&choices, 7), None);
-        choices.note(7, Ident(1), 10, None);
-        assert_eq!(served(&choices, 7), Some(Ident(1)));
-        choices.note(7, Ident(2), 3, None);
+        choices.note(7, 1, 10, None);
+        assert_eq!(served(&choices, 7), Some(1));
+        choices.note(7, 2, 3, None);
         assert_eq!(
             served(&choices, 7),
             None,
             "another winner has to be confirmed, too"
         );
-        choices.note(7, Ident(2), 50, None);
+        choices.note(7, 2, 50, None);
         assert_eq!(served(&choices, 7), None, "it needed more than was known");
-        choices.note(7, Ident(2), 50, None);
-        assert_eq!(served(&choices, 7), Some(Ident(2)));
+        choices.note(7, 2, 50, None);
+        assert_eq!(served(&choices, 7), Some(2));
     }
 
     #[test]
     fn a_choice_serves_for_a_bounded_number_of_plans() {
         let choices = PlanChoices::default();
         for round in 0..2 {
-            choices.note(7, Ident(1), 10, None);
+            choices.note(7, 1, 10, None);
             if round == 0 {
-                choices.note(7, Ident(1), 10, None);
+                choices.note(7, 1, 10, None);
             }
             for _ in 0..SERVED_MAX {
-                assert_eq!(served(&choices, 7), Some(Ident(1)));
+                assert_eq!(served(&choices, 7), Some(1));
             }
             assert_eq!(served(&choices, 7), None);
         }
@@ -258,15 +258,15 @@ mod tests {
     fn a_choice_that_was_given_up_has_to_be_confirmed_again() {
         let choices = PlanChoices::default();
         for _ in 0..2 {
-            choices.note(7, Ident(1), 10, None);
+            choices.note(7, 1, 10, None);
         }
-        choices.give_up(7, Ident(2));
-        choices.give_up(8, Ident(1));
+        choices.give_up(7, 2);
+        choices.give_up(8, 1);
         let served = choices.serve(7).unwrap();
-        assert_eq!((served.index, served.works), (Ident(1), 10));
-        choices.give_up(7, Ident(1));
+        assert_eq!((served.place, served.works), (1, 10));
+        choices.give_up(7, 1);
         assert_eq!(choices.serve(7), None);
-        choices.note(7, Ident(1), 10, None);
+        choices.note(7, 1, 10, None);
         assert_eq!(choices.serve(7), Some(served));
     }
 
@@ -274,7 +274,7 @@ mod tests {
     fn the_shapes_are_bounded() {
         let choices = PlanChoices::default();
         for shape in 0..100 {
-            choices.note(shape, Ident(1), 1, None);
+            choices.note(shape, 1, 1, None);
             assert!(choices.len() <= SHAPES_MAX);
         }
         choices.clear();

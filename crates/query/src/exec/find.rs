@@ -163,7 +163,10 @@ pub(super) fn plan_between(
         let text = "error processing query: planner returned error :: caused by :: unable to find index for $geoNear query";
         return Err(Error::new(ErrorCode::NO_QUERY_EXECUTION_PLANS, text));
     }
-    let wanted = with_parsed(parsed, wanted);
+    let wanted = Wanted {
+        filter: Some(parsed.matcher.root()),
+        ..with_parsed(parsed, wanted)
+    };
     let catalog = snapshot.index_catalog()?;
     let bounds = (bounds, parsed.matcher.collation());
     let root = choose_between(bounds, &snapshot.collection, catalog, &wanted)?;

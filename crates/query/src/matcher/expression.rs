@@ -136,7 +136,8 @@ impl MatchExpression {
         }
     }
 
-    fn matches_everything(&self) -> bool {
+    /// Whether the filter alone says that every document matches.
+    pub(crate) fn matches_everything(&self) -> bool {
         match self {
             MatchExpression::AlwaysTrue => true,
             MatchExpression::And(children) => children.iter().all(Self::matches_everything),

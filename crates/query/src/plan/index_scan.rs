@@ -12,15 +12,16 @@ use quarry_database::{
 use quarry_timing::{Phase, phase};
 
 use super::covering::Covering;
+use super::earlier_keys::has_earlier_key;
 use super::index_access::IndexAccess;
 use super::key_tests::Tested;
 use super::keyed_entries::KeyedEntries;
 use super::node::{Flow, Leaf, PlanContext, PlanNode, Purpose, Row, Sink};
-use super::range_walk::{RangeWalk, Step};
+use super::range_walk::{RangeWalk, Step, hold};
 use super::seen_records::{Met, SEEN_BYTES_MAX, SeenRecords};
 use super::shown::{Shown, number};
 use crate::error::Result;
-use crate::exec::{memory_exceeded, stored};
+use crate::exec::stored;
 
 /// A scan of keys.
 pub struct IndexScan {
@@ -45,6 +46,9 @@ struct Repeats {
     seen: Option<Box<SeenRecords>>,
     /// It could remember no more.
     is_full: bool,
+    /// The ranges of the scan, and whether it goes through them backwards; set when a scan begins that meets records again.
+    ranges: Vec<KeyRange>,
+    is_reversed: bool,
 }
 
 impl IndexScan {
@@ -61,6 +65,8 @@ impl IndexScan {
                 purpose: Purpose::Read,
                 seen: None,
                 is_full: false,
+                ranges: Vec::new(),
+                is_reversed,
             },
             walk: RangeWalk::new(ranges, is_reversed),
             access,
@@ -70,6 +76,16 @@ impl IndexScan {
             returned: 0,
             keys_examined: 0,
         }
+    }
+
+    /// A scan of the same ranges that has read nothing, and gives every key in them.
+    pub fn of_every_key(&self) -> IndexScan {
+        let ranges = self.ranges().to_vec();
+        let is_reversed = self.walk.is_reversed();
+        let access = self.access.clone();
+        let mut scan = IndexScan::new(access, ranges, is_reversed, self.is_of_whole_keys);
+        scan.repeats.may_be = self.repeats.may_be;
+        scan
     }
 
     /// Has the scan give a record under each of its keys, because it meets none of them again, or because a node above knows
@@ -173,7 +189,7 @@ impl IndexScan {
             *keys_examined += 1;
             if repeats.may_be {
                 let record = index_record_key(index, &context.snapshot.collection, key, value)?;
-                match repeats.meet(&record)? {
+                match repeats.meet((context, index), (key, &record), &mut |_, _| Ok(true))? {
                     Met::New => {}
                     Met::Before => return Ok(Flow::Continue),
                     Met::TooMany => return Ok(Flow::Stop),
@@ -229,7 +245,11 @@ impl IndexScan {
                 Tested::Failed | Tested::FailedUpTo(_) => return Ok(Step::Next),
             }
             let record = index_record_key(index, collection, key, value)?;
-            match repeats.meet(&record)? {
+            let mut passes = |key: &[u8], value: &[u8]| {
+                let entry = index_entry(index, collection, key, value)?;
+                Ok(keyed.test(entry.fields)? == Tested::Passed)
+            };
+            match repeats.meet((context, index), (key, &record), &mut passes)? {
                 Met::New => {}
                 Met::Before => return Ok(Step::Next),
                 Met::TooMany => return Ok(Step::Stop),
@@ -265,9 +285,9 @@ impl IndexScan {
             keys_examined,
             ..
         } = self;
-        let mut give = |record: &[u8]| {
+        let mut give = |key: &[u8], record: &[u8]| {
             *keys_examined += 1;
-            match repeats.meet(record)? {
+            match repeats.meet((context, index), (key, record), &mut |_, _| Ok(true))? {
                 Met::New => {}
                 Met::Before => return Ok(Flow::Continue),
                 Met::TooMany => return Ok(Flow::Stop),
@@ -281,7 +301,7 @@ impl IndexScan {
         if self.is_of_whole_keys {
             return walk.walk_keys(context, |key| {
                 match record_of_unique(context, index, key)? {
-                    Some(record) => give(&record),
+                    Some(record) => give(key, &record),
                     None => Ok(Flow::Continue),
                 }
             });
@@ -289,7 +309,7 @@ impl IndexScan {
         walk.walk(context, false, |cursor: &dyn Cursor| {
             let (key, value) = (cursor.key(), cursor.value());
             let record = index_record_key(index, &context.snapshot.collection, key, value)?;
-            give(&record)
+            give(key, &record)
         })
     }
 }
@@ -323,7 +343,13 @@ fn record_of_unique(
 }
 
 impl Repeats {
-    fn meet(&mut self, record: &[u8]) -> Result<Met> {
+    /// Meets the record of a key. `passes` says of another of its keys whether the scan gives it, if it lies in the ranges.
+    fn meet(
+        &mut self,
+        (context, index): (&PlanContext<'_>, &Index),
+        (key, record): (&[u8], &[u8]),
+        passes: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<Met> {
         if !self.may_be {
             return Ok(Met::New);
         }
@@ -333,7 +359,24 @@ impl Repeats {
             return Ok(met);
         }
         match self.purpose {
-            Purpose::Read => Err(memory_exceeded("Index scan", SEEN_BYTES_MAX)),
+            // The document tells under which of its keys it was met first.
+            Purpose::Read => {
+                let (ranges, is_reversed) = (&self.ranges, self.is_reversed);
+                let mut is_earlier = |other: &[u8], value: &[u8]| -> Result<bool> {
+                    let is_before = if is_reversed {
+                        other > key
+                    } else {
+                        other < key
+                    };
+                    Ok(is_before && hold(ranges, other) && passes(other, value)?)
+                };
+                Ok(
+                    match has_earlier_key(context, index, record, &mut is_earlier)? {
+                        true => Met::Before,
+                        false => Met::New,
+                    },
+                )
+            }
             // What is deleted in pieces is not met in a later one.
             Purpose::Delete => {
                 seen.forget();
@@ -352,6 +395,9 @@ impl PlanNode for IndexScan {
         let _scope = phase(Phase::EngineScan);
         if let (Purpose::Delete, Some(seen)) = (self.repeats.purpose, &mut self.repeats.seen) {
             seen.forget();
+        }
+        if self.repeats.may_be && self.repeats.ranges.is_empty() {
+            self.repeats.ranges = self.walk.ranges().to_vec();
         }
         let before = self.keys_examined;
         let outcome = if self.access.is_of_records {

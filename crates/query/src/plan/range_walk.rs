@@ -75,6 +75,11 @@ impl RangeWalk {
         &self.ranges
     }
 
+    /// Whether one of the ranges holds the key.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        hold(&self.ranges, key)
+    }
+
     /// Whether it goes from the last key to the first.
     pub fn is_reversed(&self) -> bool {
         self.is_reversed
@@ -288,6 +293,13 @@ impl RangeWalk {
         }
         Ok(())
     }
+}
+
+/// Whether one of these ranges, which ascend and share no key, holds the key.
+pub fn hold(ranges: &[KeyRange], key: &[u8]) -> bool {
+    let behind = ranges.partition_point(|range| range.start.as_slice() <= key);
+    let last = behind.checked_sub(1).map(|at| &ranges[at]);
+    last.is_some_and(|range| range.end.is_empty() || key < range.end.as_slice())
 }
 
 /// The least key above another one.

@@ -45,13 +45,18 @@ impl SeenRecords {
         if self.records.contains(record) {
             return Ok(Met::Before);
         }
-        let bytes = record.len() + ENTRY_BYTES;
-        if self.held.bytes() + bytes > bytes_max {
+        if self.is_full(record, bytes_max) {
             return Ok(Met::TooMany);
         }
+        let bytes = record.len() + ENTRY_BYTES;
         self.held.grow(bytes)?;
         self.records.insert(record.into());
         Ok(Met::New)
+    }
+
+    /// Whether the record, which was not met, is one too many.
+    pub fn is_full(&self, record: &[u8], bytes_max: usize) -> bool {
+        self.held.bytes() + record.len() + ENTRY_BYTES > bytes_max
     }
 
     pub fn contains(&self, record: &[u8]) -> bool {

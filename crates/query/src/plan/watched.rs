@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quarry_bson::DocumentBuilder;
-use quarry_database::{Ident, PlanChoices};
+use quarry_database::PlanChoices;
 
 use super::node::{Node, PlanContext, PlanNode, Sink};
 use super::shown::Shown;
@@ -18,8 +18,8 @@ pub struct Watch {
     pub choices: Arc<PlanChoices>,
     /// The shape that it was made for.
     pub shape: u64,
-    /// The index that was chosen.
-    pub index: Ident,
+    /// The place of the plan that was chosen.
+    pub place: usize,
     /// The keys for one batch, at most.
     pub keys_max: u64,
     /// The rows of a batch, with which a trial ends.
@@ -54,7 +54,7 @@ impl Watched {
         };
         let batches = (self.returned / watch.batch).max(1);
         if self.keys > watch.keys_max.saturating_mul(batches) {
-            watch.choices.give_up(watch.shape, watch.index);
+            watch.choices.give_up(watch.shape, watch.place);
             self.watch = None;
         } else if self.returned >= watch.batch {
             self.watch = None;

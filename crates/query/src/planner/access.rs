@@ -33,7 +33,7 @@ impl Scored<'_> {
         }
         let answers = scan.answers;
         let is_id = answers && self.candidate.is_of_records() && self.score.is_whole_unique_key;
-        let (mut is_covered, mut is_merged) = (false, self.is_merged);
+        let (mut is_covered, mut is_merged) = (false, self.merged.is_some());
         let node: Node = match scan.node.ranges() {
             // No value meets what is asked of a field.
             [] => Box::new(NoRows::EOF),
@@ -60,7 +60,7 @@ impl Scored<'_> {
         Solution {
             node,
             is_sorted: wanted.sort.is_none()
-                || (self.order.is_some() && is_merged == self.is_merged),
+                || (self.order.is_some() && is_merged == self.merged.is_some()),
             is_of_branches: false,
             is_covered,
             key: KeySource::Nothing,
@@ -73,7 +73,7 @@ impl Scored<'_> {
         let answers = scan.answers;
         let is_of_records = self.candidate.is_of_records();
         let is_id = answers && is_of_records && self.score.is_whole_unique_key;
-        let is_sorted = wanted.sort.is_none() || (self.order.is_some() && !self.is_merged);
+        let is_sorted = wanted.sort.is_none() || (self.order.is_some() && self.merged.is_none());
         let (node, key): (Node, KeySource) = match scan.node.ranges() {
             [] => (Box::new(NoRows::EOF), KeySource::Nothing),
             [record] if is_id => (Box::new(IdHack::new(record.start.clone())), KeySource::Id),

@@ -18,6 +18,7 @@ use super::interval::Interval;
 use super::key_ranges::{apart, compose};
 use super::wanted::Wanted;
 use crate::Collation;
+use crate::field_path::may_name_positions;
 use crate::hashed_index::HashedKeys;
 use crate::plan::IndexAccess;
 use crate::sort::SortPattern;
@@ -64,6 +65,52 @@ pub struct FieldBounds {
     pub range: RangeKind,
     /// The fields behind, by number: each key is held against their bounds.
     pub tested: SmallVec<[(usize, Bound); 4]>,
+}
+
+/// The fields of the keys that a scan gives as far as bounds tell of them, a bit a field.
+#[derive(Clone, Copy, Default)]
+pub struct KnownFields {
+    one_value: u64,
+    bounded: u64,
+}
+
+impl KnownFields {
+    /// Every field may be bounded, to whatever.
+    pub const ALL_BOUNDED: KnownFields = KnownFields {
+        one_value: 0,
+        bounded: u64::MAX,
+    };
+
+    /// Adds a field that is bounded, and says whether to one value.
+    pub fn add(&mut self, number: usize, has_one_value: bool) {
+        self.bounded |= 1 << number;
+        self.one_value |= u64::from(has_one_value) << number;
+    }
+
+    /// Like `self`, in a range in which the first fields, and no others, have one value.
+    fn of_first(self, fields: usize) -> KnownFields {
+        KnownFields {
+            one_value: (1 << fields) - 1,
+            ..self
+        }
+    }
+
+    fn has_one_value(self, number: usize) -> bool {
+        self.one_value & (1 << number) != 0
+    }
+
+    fn is_bounded(self, number: usize) -> bool {
+        self.bounded & (1 << number) != 0
+    }
+}
+
+/// The order of the keys within each range of a scan.
+#[derive(Clone, Copy)]
+pub struct RangeOrder {
+    /// It is met from behind.
+    pub is_reversed: bool,
+    /// The leading fields, bounded to one value a range, that the keys of different ranges do not compare by.
+    pub passed_over: usize,
 }
 
 /// How much a range leaves. Better ones are greater.
@@ -208,20 +255,22 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    /// The order of the keys in each range that the leading fields are bounded to one value of each, if it is the wanted one: whether
-    /// it is met from behind. None of those fields may be sorted by.
-    pub fn range_order(&self, sort: &SortPattern, equalities: usize) -> Option<bool> {
-        let mut leading = self.fields().take(equalities);
+    /// The order of the keys in each range of a scan whose first `equalities` fields are bounded to one value a range, if it is the wanted one.
+    pub fn range_order(
+        &self,
+        sort: &SortPattern,
+        equalities: usize,
+        known: KnownFields,
+    ) -> Option<RangeOrder> {
         let asked = sort.fields();
-        let is_asked =
-            leading.any(|(path, _)| asked.iter().any(|field| field.path.as_str() == path));
-        // Where the values of the leading fields alone come from arrays, the keys of one record are the same behind them, but for
-        // a unique index, whose keys do not name records.
-        let are_told = self.multikey == 0 || (self.multikey >> equalities == 0 && !self.is_unique);
-        match self.index {
-            Some(_) if !is_asked && are_told => self.order(sort, |number| number < equalities),
-            _ => None,
-        }
+        let is_asked = |path: &str| asked.iter().any(|field| field.path.as_str() == path);
+        let leading = self.fields().take(equalities);
+        let passed_over = leading.take_while(|(path, _)| !is_asked(path)).count();
+        self.index?;
+        Some(RangeOrder {
+            is_reversed: self.order(sort, known.of_first(passed_over))?,
+            passed_over,
+        })
     }
 
     /// The bounds of the fields.
@@ -273,7 +322,8 @@ impl<'c> Candidate<'c> {
         found
     }
 
-    fn is_multikey(&self, number: usize) -> bool {
+    /// Whether a document has met an array at the field.
+    pub fn is_multikey(&self, number: usize) -> bool {
         self.multikey & (1 << number) != 0
     }
 
@@ -288,27 +338,27 @@ impl<'c> Candidate<'c> {
         }
     }
 
-    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value, by
-    /// number, do not count.
-    pub fn order(&self, sort: &SortPattern, has_one_value: impl Fn(usize) -> bool) -> Option<bool> {
+    /// Whether the keys are in the wanted order, and if so whether from behind. Fields that have one value do not count.
+    pub fn order(&self, sort: &SortPattern, known: KnownFields) -> Option<bool> {
         if self.has_cut_keys || !self.is_alike {
             return None;
         }
-        // By an array documents are in the order of their least or greatest elements, whatever the one that they are found by.
+        // An array that is equal to a value has others, too, and documents are in the order of their least or greatest elements.
         let is_constant = |path: &str| {
             let number = self.fields().position(|(field, _)| field == path);
-            number.is_some_and(|number| has_one_value(number) && !self.is_multikey(number))
+            number.is_some_and(|number| known.has_one_value(number) && !self.is_multikey(number))
         };
         // Behind a hash that is not one value nothing is in order.
         let in_order = self.hashed.unwrap_or(usize::MAX);
         let fields = self.fields().enumerate();
-        let fields = fields.take_while(|(number, _)| *number != in_order || has_one_value(*number));
-        let mut fields = fields.filter(|(number, _)| !has_one_value(*number));
+        let fields =
+            fields.take_while(|(number, _)| *number != in_order || known.has_one_value(*number));
+        let mut fields = fields.filter(|(number, _)| !known.has_one_value(*number));
         let mut is_reversed = None;
         let asked = sort.fields().iter();
         for asked in asked.filter(|asked| !is_constant(asked.path.as_str())) {
             let (number, (path, direction)) = fields.next()?;
-            if path != asked.path.as_str() || self.is_multikey(number) {
+            if path != asked.path.as_str() || !self.sorts_by(number, known) {
                 return None;
             }
             let differs = direction != asked.direction;
@@ -317,6 +367,24 @@ impl<'c> Candidate<'c> {
             }
         }
         Some(is_reversed.unwrap_or(false))
+    }
+
+    /// Whether the first key of a document within the bounds has the value of this field that the document is sorted by. Of an array that is its
+    /// least or greatest element: the bounds may leave out none of its elements, neither by this field nor by another one that the same array is on. As
+    /// in MongoDB, a field counts for that which begins with the same component.
+    fn sorts_by(&self, number: usize, known: KnownFields) -> bool {
+        if !self.is_multikey(number) {
+            return true;
+        }
+        let first = |path: &'c str| path.split('.').next();
+        let path = self.field(number).0;
+        let shares_bounds = |(other, (other_path, _)): (usize, (&'c str, Direction))| {
+            known.is_bounded(other) && self.is_multikey(other) && first(other_path) == first(path)
+        };
+        // A place in an array is sorted by as it is, and kept element by element.
+        !known.is_bounded(number)
+            && !may_name_positions(path)
+            && !self.fields().enumerate().any(shares_bounds)
     }
 }
 

@@ -9,17 +9,17 @@ use quarry_database::{Collection, Ident, IndexCatalog};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
+use super::branches::{Branches, branch_scan, branches};
+use super::contender::Contender;
 use super::contest::{contenders, decide, remembered};
 use super::filter_bounds::FilterBounds;
 use super::geo;
 use super::hints::{is_wildcards, natural_hint};
-use super::merged::merge_of_branches;
 use super::scored::Scored;
 use super::selectivity::is_selective;
 use super::text;
 use super::tree::{Solution, above};
 use super::tried::Tried;
-use super::union::{branch_scan, union};
 use super::usable::{UNITS_OF_A_BRANCH, best, usable};
 use super::wanted::Wanted;
 use super::wildcard;
@@ -92,42 +92,75 @@ pub fn choose(
     {
         return Ok(above(solution, &wanted));
     }
-    let found = best(collection, index_catalog, &mut bounds, &wanted)?;
-    let best = match found.is_contested {
-        false => found.scored,
-        true => {
-            let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
-            decide(index_catalog, contenders, &bounds, &wanted)?
-        }
-    };
-    let best = worthwhile(best, &bounds, &wanted)?;
-    let is_bounded = best.as_ref().is_some_and(Scored::is_bounded);
-    if index_catalog.has_special
-        && !is_bounded
-        && wanted.hint.is_none()
-        && let Some(solution) =
-            wildcard::solution(index_catalog, matcher.root(), &mut bounds, &wanted)?
-    {
-        interrupts::work(1)?;
-        return Ok(above(solution, &wanted));
-    }
-    let merge = match is_bounded {
-        true => None,
-        false => merge_of_branches(collection, index_catalog, matcher, &wanted)?,
-    };
-    if let Some(merge) = merge {
-        return Ok(above(merge, &wanted));
-    }
-    let solution = match best {
-        Some(best) if !wanted.follows => best.solution(&bounds, collection, &wanted),
-        best => {
-            let has_index = best.is_some();
-            without_index(collection, index_catalog, matcher, &wanted, has_index)?
-        }
+    let solution = by_indexes((collection, index_catalog), matcher, &mut bounds, &wanted)?;
+    let solution = match solution {
+        Some(solution) => solution,
+        None => whole_or_nothing(collection, matcher, &wanted)?,
     };
     // Bounds were cut short where the operation is to end.
     interrupts::work(1)?;
     Ok(above(solution, &wanted))
+}
+
+/// The plan by the best index, or by an index for each branch of an `$or`; None if the collection is to be read.
+fn by_indexes<'m>(
+    (collection, index_catalog): (&Collection, &IndexCatalog),
+    matcher: &'m Matcher,
+    bounds: &mut FilterBounds<'m>,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Solution>> {
+    let found = best(collection, index_catalog, bounds, wanted)?;
+    let is_bounded = found.scored.as_ref().is_some_and(Scored::is_bounded);
+    let by_wildcard = |bounds: &mut FilterBounds<'m>| match index_catalog.has_special {
+        true if wanted.hint.is_none() => {
+            wildcard::solution(index_catalog, matcher.root(), bounds, wanted)
+        }
+        _ => Ok(None),
+    };
+    if !is_bounded && let Some(solution) = by_wildcard(&mut *bounds)? {
+        return Ok(Some(solution));
+    }
+    let is_sure = |best: &Scored<'_>| best.score.is_whole_unique_key;
+    let branches = match found.scored.as_ref().is_some_and(is_sure) {
+        true => None,
+        false => branches(collection, index_catalog, matcher, wanted)?,
+    };
+    let (best, branches) = match (found.scored, branches) {
+        (best @ None, branches) => (best, branches),
+        (best, None) if !found.is_contested => (best, None),
+        (_, branches) => {
+            let of_both = (&mut *bounds, branches);
+            let mut ranked = contenders(collection, index_catalog, of_both, wanted)?;
+            decide(index_catalog, &mut ranked, bounds, wanted)?;
+            winner(ranked)
+        }
+    };
+    let best = worthwhile(best, bounds, wanted)?;
+    if is_bounded
+        && branches.is_none()
+        && !best.as_ref().is_some_and(Scored::is_bounded)
+        && let Some(solution) = by_wildcard(&mut *bounds)?
+    {
+        return Ok(Some(solution));
+    }
+    Ok(match best {
+        _ if wanted.follows => None,
+        Some(best) => Some(best.solution(bounds, collection, wanted)),
+        None => branches.map(|branches| branches.solution(wanted)),
+    })
+}
+
+/// The index that comes before all other plans, if one does, and the plan by branches, if there is one.
+fn winner(ranked: Vec<Contender<'_>>) -> (Option<Scored<'_>>, Option<Branches>) {
+    let (mut best, mut branches) = (None, None);
+    for (place, contender) in ranked.into_iter().enumerate() {
+        match contender {
+            Contender::Index(index) if place == 0 => best = Some(*index),
+            Contender::Index(_) => {}
+            Contender::Branches(of_or) => branches = Some(*of_or),
+        }
+    }
+    (best, branches)
 }
 
 /// The best candidate, unless it leaves too much of the collection.
@@ -184,21 +217,7 @@ pub fn choose_to_show(
         || matcher.texts() > 0
         || wanted.hint.is_some_and(is_wildcards);
     if !has_no_choice && natural(collection, &wanted)?.is_none() {
-        let mut bounds =
-            FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
-        let mut usable = usable(collection, index_catalog, &mut bounds, &wanted)?;
-        usable.sort_by_key(|scored| Reverse(scored.score));
-        let chosen = sole_index(&*winning);
-        let chosen = usable
-            .iter()
-            .position(|scored| Some(scored.ident()) == chosen);
-        // Where several indexes or none were chosen, the best one alone has had its turn.
-        let chosen = chosen.unwrap_or(0);
-        let others = usable.iter().enumerate();
-        for (_, other) in others.filter(|(number, _)| *number != chosen) {
-            interrupts::work(UNITS_OF_A_BRANCH)?;
-            rejected.push(above(other.solution(&bounds, collection, &wanted), &wanted));
-        }
+        rejected = others((collection, index_catalog), matcher, &*winning, &wanted)?;
     }
     Ok(Choice {
         rejected,
@@ -206,19 +225,49 @@ pub fn choose_to_show(
     })
 }
 
-/// The index that a plan reads, if it is one.
-fn sole_index(root: &dyn PlanNode) -> Option<Ident> {
-    let mut idents = SmallVec::<[Ident; 4]>::new();
+/// The plans that were not chosen: by the other indexes, the better ones first, and by the branches of an `$or`.
+fn others(
+    (collection, index_catalog): (&Collection, &IndexCatalog),
+    matcher: &Matcher,
+    winning: &dyn PlanNode,
+    wanted: &Wanted<'_>,
+) -> Result<Vec<Node>> {
+    let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
+    let mut usable = usable(collection, index_catalog, &mut bounds, wanted)?;
+    usable.sort_by_key(|scored| Reverse(scored.score));
+    let branches = branches(collection, index_catalog, matcher, wanted)?;
+    let read = indexes(winning);
+    let is_by_branches = branches.is_some() && read.len() > 1;
+    if !is_by_branches {
+        let chosen = usable
+            .iter()
+            .position(|scored| read.as_slice() == [scored.ident()]);
+        // Where no index was chosen, the best one alone has had its turn.
+        let chosen = chosen.unwrap_or(0);
+        if chosen < usable.len() {
+            usable.remove(chosen);
+        }
+    }
+    let mut others = Vec::new();
+    if let Some(branches) = branches.filter(|_| !is_by_branches) {
+        others.push(above(branches.solution(wanted), wanted));
+    }
+    for other in usable {
+        interrupts::work(UNITS_OF_A_BRANCH)?;
+        others.push(above(other.solution(&bounds, collection, wanted), wanted));
+    }
+    Ok(others)
+}
+
+/// The indexes that a plan reads, one for each of its leaves that reads one.
+fn indexes(root: &dyn PlanNode) -> SmallVec<[Ident; 4]> {
+    let mut idents = SmallVec::new();
     root.leaves(&mut |leaf| {
         if let Leaf::Index(access) | Leaf::Count(access) | Leaf::Distinct(access) = leaf {
             idents.push(access.ident);
         }
     });
-    idents.dedup();
-    match idents.as_slice() {
-        [only] => Some(*only),
-        _ => None,
-    }
+    idents
 }
 
 /// The scan that a natural order asks for, of the sort or of the hint.
@@ -244,13 +293,11 @@ fn natural(collection: &Collection, wanted: &Wanted<'_>) -> Result<Option<Soluti
     }
 }
 
-/// The plan where no index is the best one: a union, or the whole collection.
-fn without_index(
+/// The plan where no index serves: the whole collection, unless nothing matches.
+fn whole_or_nothing(
     collection: &Collection,
-    index_catalog: &IndexCatalog,
     matcher: &Matcher,
     wanted: &Wanted<'_>,
-    has_index: bool,
 ) -> Result<Solution> {
     if !wanted.follows && matcher.root().matches_nothing() {
         return Ok(Solution {
@@ -260,14 +307,6 @@ fn without_index(
             is_covered: false,
             key: KeySource::Nothing,
         });
-    }
-    // An index that only gives the order is kept, too: what a union finds would have to be held and sorted, all of it
-    // before the first document, however few are asked for.
-    if !has_index
-        && !wanted.follows
-        && let Some(union) = union(collection, index_catalog, matcher, wanted)?
-    {
-        return Ok(union);
     }
     let is_sorted = wanted.sort.is_none();
     whole(collection, Direction::Ascending, is_sorted, wanted)
@@ -290,8 +329,15 @@ pub fn choose_for_equalities(
         false => found.scored?,
         // A trial needs the parsed filter.
         true => {
-            let contenders = contenders(collection, index_catalog, &mut bounds, &wanted);
-            remembered(index_catalog, &mut contenders.ok()?, &wanted)?
+            let contenders = contenders(collection, index_catalog, (&mut bounds, None), &wanted);
+            let mut contenders = contenders.ok()?;
+            if !remembered(index_catalog, &mut contenders, &wanted) {
+                return None;
+            }
+            match contenders.into_iter().next()? {
+                Contender::Index(best) => *best,
+                Contender::Branches(_) => return None,
+            }
         }
     };
     let scan = best.scan(&bounds, &wanted);

@@ -63,6 +63,8 @@ impl Element {
 /// The questions of a filter that all must be answered, with their paths.
 pub struct Conjuncts<'m> {
     pub asked: SmallVec<[(Cow<'m, str>, Asked<'m>); 12]>,
+    /// How many of them the filter itself asks; the others stand beside it.
+    pub own_len: usize,
     /// The filter says nothing else.
     pub are_all: bool,
     /// The numbers of values and elements that are given out.
@@ -81,11 +83,13 @@ impl<'m> Conjuncts<'m> {
     pub fn of(root: &'m MatchExpression) -> Conjuncts<'m> {
         let mut found = Conjuncts {
             asked: SmallVec::new(),
+            own_len: 0,
             are_all: true,
             numbers: 0,
             made_path_bytes: 0,
         };
         found.collect(root, None);
+        found.own_len = found.asked.len();
         found
     }
 

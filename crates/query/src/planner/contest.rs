@@ -1,7 +1,7 @@
-//! The contest of indexes: where the shapes of their bounds do not tell which is the best, they are tried on the data.
+//! The contest of plans: where the shapes of their bounds do not tell which is the best, they are tried on the data.
 //!
 //! An index serves another's turn if it bounds all the fields that the other bounds, and gives the order and the documents if
-//! the other does. Where that leaves one index, nothing is tried and nothing is remembered. Else each of those that are left runs a bounded number
+//! the other does. The branches of an `$or`, each by an index of its own, are one more plan (`branches.rs`). Where that leaves one plan, nothing is tried and nothing is remembered. Else each of those that are left runs a bounded number
 //! of keys, in rounds, until one of them has read all that there is, all that is asked for, or a first batch; the one that
 //! needed the fewest keys wins, the better shape where they are equal. Trials are remembered with the indexes
 //! (`quarry_database::PlanChoices`), by the contenders and what each does for the query: queries that differ in their values
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use quarry_bson::Document;
 use quarry_database::{Collection, IndexCatalog, PlanOrigin, Served};
 
+use super::branches::{Branches, branches};
+use super::contender::Contender;
 use super::filter_bounds::FilterBounds;
 use super::scored::Scored;
 use super::tree::above;
@@ -26,7 +28,7 @@ use super::wanted::{Ground, Wanted};
 use crate::error::Result;
 use crate::matcher::Matcher;
 use crate::parsed_filter::parsed_filter;
-use crate::plan::{Fetch, Flow, Node, PlanContext, Shown, TrialBound, Watch, explain_node};
+use crate::plan::{Flow, Node, PlanContext, Shown, Watch, explain_node};
 use crate::query_shape::QueryParts;
 
 /// Indexes that are tried; those behind them have worse shapes.
@@ -41,7 +43,7 @@ const WORKS_TIMES_MAX: u64 = 10;
 /// The keys that each contender has read at the end of a round. The last is MongoDB's bound of a trial's works.
 const ROUNDS: [u64; 4] = [16, 128, 1024, 10_000];
 
-/// An index in a trial.
+/// A plan in a trial.
 struct Runner {
     root: Node,
     allowance: Arc<AtomicU64>,
@@ -63,29 +65,35 @@ enum State {
     Failed,
 }
 
-/// The contender that an active choice names; none if there is none.
-pub fn remembered<'c>(
-    index_catalog: &'c IndexCatalog,
-    contenders: &mut Vec<Scored<'c>>,
+/// Moves the contender that an active choice names to the front; false if there is none.
+pub fn remembered(
+    index_catalog: &IndexCatalog,
+    contenders: &mut [Contender<'_>],
     wanted: &Wanted<'_>,
-) -> Option<Scored<'c>> {
+) -> bool {
     let choices = &index_catalog.plan_choices;
     let shape = shape(contenders, wanted);
-    let Served { index, works } = choices.serve(shape)?;
-    let at = contenders
-        .iter()
-        .position(|scored| scored.ident() == index)?;
-    let mut chosen = contenders.swap_remove(at);
-    let sorts = wanted.sort.is_some() && chosen.order.is_none();
-    chosen.watch = Some(Box::new(Watch {
+    let Some(Served { place, works }) = choices.serve(shape) else {
+        return false;
+    };
+    let Some(front) = contenders.get_mut(..=place) else {
+        return false;
+    };
+    front.rotate_right(1);
+    let chosen = &mut front[0];
+    let batch = match chosen.sorts(wanted) {
+        // Who sorts reads all, in the trial and now.
+        true => u64::MAX,
+        false => results_max(wanted),
+    };
+    chosen.watch(Watch {
         choices: Arc::clone(choices),
         shape,
-        index,
+        place,
         keys_max: works.saturating_mul(WORKS_TIMES_MAX),
-        // Who sorts reads all, in the trial and now.
-        batch: if sorts { u64::MAX } else { results_max(wanted) },
-    }));
-    Some(chosen)
+        batch,
+    });
+    true
 }
 
 /// The results with which a trial ends.
@@ -94,60 +102,72 @@ fn results_max(wanted: &Wanted<'_>) -> u64 {
     asked.map_or(RESULTS_MAX, |asked| asked.clamp(1, RESULTS_MAX))
 }
 
-/// Decides between the contenders: by an active choice or by a trial; by their shapes where there is no ground for one.
-pub fn decide<'c>(
-    index_catalog: &'c IndexCatalog,
-    mut contenders: Vec<Scored<'c>>,
+/// Decides between the contenders, which it moves the best of to the front: by an active choice or by a trial; by their shapes where
+/// there is no ground for one.
+pub fn decide(
+    index_catalog: &IndexCatalog,
+    contenders: &mut [Contender<'_>],
     bounds: &FilterBounds<'_>,
     wanted: &Wanted<'_>,
-) -> Result<Option<Scored<'c>>> {
+) -> Result<()> {
     // Explain shows what a trial finds now, and changes nothing for others.
-    if !wanted.shows_bounds
-        && let Some(chosen) = remembered(index_catalog, &mut contenders, wanted)
-    {
-        return Ok(Some(chosen));
+    let may_try = contenders.len() > 1;
+    if !may_try || (!wanted.shows_bounds && remembered(index_catalog, contenders, wanted)) {
+        return Ok(());
     }
-    let Some(ground) = wanted.ground.filter(|_| contenders.len() > 1) else {
-        return Ok(contenders.into_iter().next());
+    let Some(ground) = wanted.ground else {
+        return Ok(());
     };
-    let shape = shape(&contenders, wanted);
-    let (winner, works) = race(&contenders, bounds, wanted, ground)?;
-    let winner = contenders.swap_remove(winner);
+    let shape = shape(contenders, wanted);
+    let (place, works) = race(contenders, bounds, wanted, ground)?;
     if !wanted.shows_bounds {
         let choices = &index_catalog.plan_choices;
-        let index = winner.ident();
-        let origin = match (choices.knows(shape, index), wanted.asked) {
-            (false, Some(asked)) => Some(origin(asked, &winner, bounds, wanted, ground)?),
+        let origin = match (choices.knows(shape, place), wanted.asked) {
+            (false, Some(asked)) => {
+                let winner = &contenders[place];
+                origin(asked, winner, (index_catalog, bounds), wanted, ground)?
+            }
             _ => None,
         };
-        choices.note(shape, index, works, origin);
+        choices.note(shape, place, works, origin);
     }
-    Ok(Some(winner))
+    contenders[..=place].rotate_right(1);
+    Ok(())
 }
 
 /// The query and the plan that won, for who lists the choices.
 #[cold]
 fn origin(
     asked: &QueryParts<'_>,
-    winner: &Scored<'_>,
-    bounds: &FilterBounds<'_>,
+    winner: &Contender<'_>,
+    (index_catalog, bounds): (&IndexCatalog, &FilterBounds<'_>),
     wanted: &Wanted<'_>,
     ground: Ground<'_>,
-) -> Result<PlanOrigin> {
+) -> Result<Option<PlanOrigin>> {
     let wanted = &Wanted {
         shows_bounds: true,
         ..*wanted
     };
-    let solution = winner.solution(bounds, &ground.snapshot.collection, wanted);
+    let collection = &ground.snapshot.collection;
+    let solution = match winner {
+        Contender::Index(scored) => Some(scored.solution(bounds, collection, wanted)),
+        Contender::Branches(_) => {
+            let shown = branches(collection, index_catalog, &ground.parsed.matcher, wanted)?;
+            shown.map(|branches| branches.solution(wanted))
+        }
+    };
+    let Some(solution) = solution else {
+        return Ok(None);
+    };
     let root = above(solution, wanted);
     let filter = parsed_filter(asked.filter)?;
     let shown = Shown::planned(filter.as_raw(), asked.sort, asked.projection);
-    Ok(PlanOrigin {
+    Ok(Some(PlanOrigin {
         query_shape: asked.shape()?.0,
         query: asked.to_document(),
         plan: Document::build(|out| explain_node(&*root, &shown, out)),
         has_index_filter: wanted.allowed.is_some() && wanted.settings.is_none(),
-    })
+    }))
 }
 
 /// The keys under which trials of such a query are remembered: of one without a limit, and of one with one.
@@ -162,7 +182,8 @@ pub fn cache_keys(
         ..wanted
     };
     let mut bounds = FilterBounds::new(matcher.root(), matcher.collation(), &index_catalog.paths);
-    let contenders = contenders(collection, index_catalog, &mut bounds, &wanted)?;
+    let branches = branches(collection, index_catalog, matcher, &wanted)?;
+    let contenders = contenders(collection, index_catalog, (&mut bounds, branches), &wanted)?;
     let limited = Wanted {
         limit: Some(1),
         ..wanted
@@ -170,40 +191,52 @@ pub fn cache_keys(
     Ok([shape(&contenders, &wanted), shape(&contenders, &limited)])
 }
 
-/// The candidates that are of use and whose turn no other serves, the better shapes first.
+/// The candidates that are of use and whose turn no other serves, the better shapes first, and the plan by branches among them.
 pub fn contenders<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
-    bounds: &mut FilterBounds<'_>,
+    (bounds, branches): (&mut FilterBounds<'_>, Option<Branches>),
     wanted: &Wanted<'_>,
-) -> Result<Vec<Scored<'c>>> {
+) -> Result<Vec<Contender<'c>>> {
     let mut usable = usable(collection, index_catalog, bounds, wanted)?;
     usable.sort_by_key(|scored| std::cmp::Reverse(scored.score));
-    let mut contenders: Vec<Scored<'c>> = Vec::new();
+    let mut singles: Vec<Scored<'c>> = Vec::new();
     for scored in usable {
         // Of two that serve each other's turn the better shape came before.
-        if contenders.len() < CONTENDERS_MAX && !contenders.iter().any(|held| held.serves(&scored))
-        {
-            contenders.push(scored);
+        if singles.len() < CONTENDERS_MAX && !singles.iter().any(|held| held.serves(&scored)) {
+            singles.push(scored);
         }
+    }
+    // Where nobody can try, a bounded index is read; branches in the wanted order come before an index that gives that alone, and branches
+    // whose documents would all have to be held come behind it.
+    let bounded = singles.partition_point(Scored::is_bounded);
+    let place = match &branches {
+        Some(branches) if branches.are_merged() => bounded,
+        _ => singles.len(),
+    };
+    let singles = singles
+        .into_iter()
+        .map(|scored| Contender::Index(Box::new(scored)));
+    let mut contenders: Vec<Contender<'c>> = singles.collect();
+    if let Some(branches) = branches {
+        contenders.insert(place, Contender::Branches(Box::new(branches)));
     }
     Ok(contenders)
 }
 
 /// Hashes what tells queries apart for which different indexes may be the best: the contenders, and what each does.
-fn shape(contenders: &[Scored<'_>], wanted: &Wanted<'_>) -> u64 {
+fn shape(contenders: &[Contender<'_>], wanted: &Wanted<'_>) -> u64 {
     let mut hash = DefaultHasher::new();
     hash.write_u8(u8::from(wanted.sort.is_some()) | u8::from(wanted.limit.is_some()) << 1);
-    for scored in contenders {
-        hash.write_u64(scored.ident().0);
-        scored.hash_shape(&mut hash);
+    for contender in contenders {
+        contender.hash_shape(&mut hash);
     }
     hash.finish()
 }
 
 /// Runs the contenders side by side; the number of the winner, and the keys that it needed.
 fn race(
-    contenders: &[Scored<'_>],
+    contenders: &[Contender<'_>],
     bounds: &FilterBounds<'_>,
     wanted: &Wanted<'_>,
     ground: Ground<'_>,
@@ -227,7 +260,7 @@ fn race(
 }
 
 fn run_rounds(
-    contenders: &[Scored<'_>],
+    contenders: &[Contender<'_>],
     bounds: &FilterBounds<'_>,
     wanted: &Wanted<'_>,
     ground: Ground<'_>,
@@ -243,7 +276,7 @@ fn run_rounds(
         shows_bounds: ground.tried.is_some(),
         ..*wanted
     };
-    let runner = |scored: &Scored<'_>| Runner::new(scored, bounds, wanted);
+    let runner = |contender: &Contender<'_>| Runner::new(contender, bounds, wanted);
     let mut runners: Vec<Runner> = contenders.iter().map(runner).collect();
     for works_max in ROUNDS {
         for runner in &mut runners {
@@ -257,19 +290,16 @@ fn run_rounds(
 }
 
 impl Runner {
-    fn new(scored: &Scored<'_>, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Runner {
+    fn new(contender: &Contender<'_>, bounds: &FilterBounds<'_>, wanted: &Wanted<'_>) -> Runner {
         let allowance = Arc::new(AtomicU64::new(0));
-        // Each key counts, those that a test would pass over, too.
-        let scan = scored.scan_of_ranges(bounds, wanted);
-        let bound = TrialBound::new(scan.node, Arc::clone(&allowance));
         Runner {
-            root: Box::new(Fetch::new(Box::new(bound), !scan.answers)),
+            root: contender.trial(bounds, wanted, &allowance),
             allowance,
             docs_examined: 0,
             duration: Duration::ZERO,
             works: 0,
             results: 0,
-            sorts: wanted.sort.is_some() && scored.order.is_none(),
+            sorts: contender.sorts(wanted),
             state: State::Running,
         }
     }

@@ -27,6 +27,8 @@ pub struct FilterBounds<'m> {
     says_more: bool,
     /// With the numbers of their paths; what no index names is left out, and so are the points.
     conjuncts: SmallVec<[(u16, Asked<'m>); 12]>,
+    /// How many of these the filter itself asks; the others stand beside a branch.
+    own_len: usize,
     /// The values that paths are equal to, where a path has no other predicate.
     points: SmallVec<[RawValue<'m>; 12]>,
     /// By the number of a path, what is known of it where no arrays are on it.
@@ -107,18 +109,24 @@ impl<'m> FilterBounds<'m> {
         collation: &'m Collation,
         paths: &PathNumbers,
     ) -> FilterBounds<'m> {
-        let Conjuncts { asked, are_all, .. } = conjuncts;
+        let Conjuncts {
+            asked,
+            own_len,
+            are_all,
+            ..
+        } = conjuncts;
         let mut bounds = FilterBounds::of_none(paths);
         bounds.says_more = !are_all;
         bounds.filter = Some(filter);
         bounds.collation = collation;
-        for (path, asked) in asked {
+        for (number, (path, asked)) in asked.into_iter().enumerate() {
             let Some(path) = paths.get(&path) else {
                 bounds.says_more = true;
                 continue;
             };
             bounds.paths[usize::from(path)] = PathState::Asked;
             bounds.conjuncts.push((path, asked));
+            bounds.own_len += usize::from(number < own_len);
         }
         bounds
     }
@@ -149,6 +157,7 @@ impl<'m> FilterBounds<'m> {
             around: None,
             says_more: false,
             conjuncts: SmallVec::new(),
+            own_len: 0,
             points: SmallVec::new(),
             paths: SmallVec::from_elem(PathState::NotAsked, paths.end()),
             known: SmallVec::new(),
@@ -309,6 +318,12 @@ impl<'m> FilterBounds<'m> {
     pub fn ask_existence(&self, path: u16) -> bool {
         self.asked_of(path)
             .any(|asked| matches!(asked.question, Question::Meets(Predicate::Exists)))
+    }
+
+    /// Whether the filter itself bounds one of these paths. What stands beside a branch alone bounds the other branches as well.
+    pub fn ask_one_of(&self, paths: &[u16]) -> bool {
+        let own = &self.conjuncts[..self.own_len];
+        self.around.is_none() || own.iter().any(|(path, _)| paths.contains(path))
     }
 
     /// Whether the bound may leave nearly all that there is.

@@ -8,14 +8,15 @@ use quarry_database::{
 };
 use quarry_keystring::{Direction, TypeBits, prefix_end};
 
-use super::candidate::{Candidate, candidates};
+use super::candidate::{Candidate, KnownFields, candidates};
+use super::covered::key_document;
 use super::hints::{natural_hint, no_such_hint};
 use super::tree::{Solution, above};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::metadata::MetadataKinds;
-use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
+use crate::plan::{Covering, Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
 use crate::{Collation, encode_collated};
 
 /// The bounds of an index's keys as a client names them.
@@ -63,7 +64,7 @@ fn solution(
     let candidate = candidate((bounds, asked), collection, index_catalog, wanted)?;
     let order = wanted
         .sort
-        .and_then(|sort| candidate.order(sort, |_| false));
+        .and_then(|sort| candidate.order(sort, KnownFields::ALL_BOUNDED));
     let is_sorted = wanted.sort.is_none() || order.is_some();
     let (low, high) = ends(bounds, &candidate)?;
     let texts = match wanted.shows_bounds {
@@ -84,14 +85,9 @@ fn solution(
         fields: (low, high),
         is_reversed: order.unwrap_or(false),
     };
-    let (node, key) = scan.documents(&candidate, wanted.metadata);
-    Ok(Solution {
-        node,
-        is_sorted,
-        is_of_branches: false,
-        is_covered: false,
-        key,
-    })
+    let covering = covering(&candidate, collection, wanted, !is_sorted);
+    let found = scan.documents(&candidate, wanted.metadata, covering);
+    Ok(Solution { is_sorted, ..found })
 }
 
 /// The keys to be read.
@@ -104,15 +100,28 @@ struct Scan {
 }
 
 impl Scan {
-    /// The documents of the keys. Ranges of stored keys are wider than the bounds where keys may be cut: each is looked at then.
-    fn documents(self, candidate: &Candidate<'_>, metadata: MetadataKinds) -> (Node, KeySource) {
+    /// The documents of the keys, made of the keys where these have all that is read. Ranges of stored keys are wider than the bounds where
+    /// keys may be cut: each is looked at then.
+    fn documents(
+        self,
+        candidate: &Candidate<'_>,
+        metadata: MetadataKinds,
+        covering: Option<Covering>,
+    ) -> Solution {
         let asks_filter = true;
         let scan =
             |access, range| Box::new(IndexScan::new(access, vec![range], self.is_reversed, false));
+        let found = |node, key, is_covered| Solution {
+            node,
+            is_sorted: false,
+            is_of_branches: false,
+            is_covered,
+            key,
+        };
         let fetched = |scan| Box::new(Fetch::new(scan, asks_filter)) as Node;
         if candidate.is_of_records() {
             let scan = scan(self.access, self.range);
-            return (fetched(scan), KeySource::Id);
+            return found(fetched(scan), KeySource::Id, false);
         }
         let is_widened = candidate.has_cut_keys || is_widened_by_cut_keys(&self.range);
         let scan = scan(self.access, meeting_cut_keys(self.range));
@@ -122,16 +131,31 @@ impl Scan {
             keyed = keyed.within(low, high);
         }
         if metadata.has(MetadataKinds::INDEX_KEY) {
-            return (scan.giving_keys(keyed), KeySource::Rows { asks_filter });
+            let key = KeySource::Rows { asks_filter };
+            return found(scan.giving_keys(keyed), key, false);
         }
-        match is_widened {
-            true => (
-                fetched(scan.giving_keys(keyed.of_records())),
-                KeySource::Nothing,
-            ),
-            false => (fetched(scan), KeySource::Nothing),
+        match covering {
+            _ if is_widened => {
+                let scan = scan.giving_keys(keyed.of_records());
+                found(fetched(scan), KeySource::Nothing, false)
+            }
+            Some(covering) => found(scan.covering(covering), KeySource::Nothing, true),
+            None => found(fetched(scan), KeySource::Nothing, false),
         }
     }
+}
+
+/// How keys serve in place of documents, if they do.
+fn covering(
+    candidate: &Candidate<'_>,
+    collection: &Collection,
+    wanted: &Wanted<'_>,
+    sorts: bool,
+) -> Option<Covering> {
+    let asks_filter = !wanted.filter?.matches_everything();
+    let is_clustered = collection.is_clustered();
+    let document = key_document(candidate.index?, is_clustered, wanted, asks_filter, sorts)?;
+    Some(Covering::new(document, asks_filter))
 }
 
 /// The index that the hint names, whose fields the bounds must name.

@@ -1,21 +1,22 @@
 //! Planning: from a parsed filter and a sort to the tree of nodes that finds the documents.
 //!
 //! The candidates are the indexes, and the records of a clustered collection by `_id`. Each is scored by the shape of the
-//! bounds that the filter gives it, and the best one becomes an access, after a trial where the shapes do not tell (`contest.rs`); where there is none, a union of accesses does for an
-//! `$or`, or the collection is scanned. Bounds of keys that a client names leave no choice (`key_bounds.rs`). Above the access stand the nodes that the rest of the request asks for. Documents are
+//! bounds that the filter gives it, and the best one becomes an access. The branches of an `$or`, each by its own access, are a plan as well (`branches.rs`). Where shapes do not
+//! tell which plan is the best, they are tried (`contest.rs`); where there is none, the collection is scanned. Bounds of keys that a client names leave no choice (`key_bounds.rs`). Above the access stand the nodes that the rest of the request asks for. Documents are
 //! not read where the keys of an index have all that is read of them (`covered.rs`), and of a field's different values one key
 //! each (`distinct.rs`). Where no other index is bounded, a wildcard index serves a path of the filter (`wildcard.rs`). A search for words is answered by the text index and by no other (`text.rs`). A partial index is a candidate where the filter implies its own (`implication.rs`). Ranges that are in the wanted order one by one are merged (`merged.rs`).
 //! Bounds that may leave nearly everything are used where they leave little (`selectivity.rs`).
 //!
 //! Keeps true: the ranges of a plan take in every document that matches, so that the whole filter, asked again of
-//! each document, gives what a scan of the collection would. Leaves out: statistics, and trials of anything
-//! but single indexes.
+//! each document, gives what a scan of the collection would. Leaves out: statistics.
 
 mod access;
 mod bounds;
+mod branches;
 mod candidate;
 mod choose;
 mod conjuncts;
+mod contender;
 mod contest;
 mod covered;
 mod distinct;
@@ -34,7 +35,6 @@ mod text;
 mod texts;
 mod tree;
 mod tried;
-mod union;
 mod usable;
 mod wanted;
 mod wildcard;

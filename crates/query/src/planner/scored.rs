@@ -6,7 +6,7 @@ use quarry_database::{Ident, KeyRange, may_meet_cut_keys};
 use quarry_keystring::Direction;
 use smallvec::SmallVec;
 
-use super::candidate::{Bounded, Candidate, FieldBounds, RangeKind};
+use super::candidate::{Bounded, Candidate, FieldBounds, KnownFields, RangeKind, RangeOrder};
 use super::covered::key_document;
 use super::filter_bounds::{Bound, Bounds, FilterBounds};
 use super::key_ranges::{are_combined, cuts};
@@ -37,10 +37,13 @@ pub struct Scored<'c> {
     tested: SmallVec<[(usize, Bound); 4]>,
     /// The filter asks for what a sparse index has.
     asks_existence: bool,
+    known: KnownFields,
+    /// A predicate of the filter itself bounds it, and not only one that stands beside the filter, where that is a branch.
+    pub asks_itself: bool,
     /// Whether the order is met from behind; None when it is not met.
     pub order: Option<bool>,
-    /// The order is met in each range, and not from one to the next.
-    pub is_merged: bool,
+    /// The order in each range, where it is not met from one to the next.
+    pub merged: Option<RangeOrder>,
     /// The remembered trial that it was chosen by, if it was.
     pub watch: Option<Box<Watch>>,
 }
@@ -63,6 +66,26 @@ fn ranges_len(bounds: &FilterBounds<'_>, bounded: &[Bound]) -> usize {
     lens.fold(1, usize::saturating_mul)
 }
 
+/// Tells which fields have one value by the bounds: of the leading ones, so many of which are equalities, and of those that keys are tested by.
+fn known_fields(
+    candidate: &Candidate<'_>,
+    bounds: &FilterBounds<'_>,
+    (leading, equalities): (&[Bound], usize),
+    tested: &[(usize, Bound)],
+) -> KnownFields {
+    let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
+    let mut known = KnownFields::default();
+    for (number, bound) in leading.iter().enumerate() {
+        known.add(number, number < equalities && single(bound));
+    }
+    for (number, bound) in tested {
+        let is_point = bounds.get(*bound).are_points() && single(bound);
+        // The keys of a document with an array there have its other elements, too.
+        known.add(*number, is_point && !candidate.is_multikey(*number));
+    }
+    known
+}
+
 impl<'c> Scored<'c> {
     /// Holds a candidate against the filter's bounds and what else is asked for.
     pub fn of(
@@ -82,28 +105,28 @@ impl<'c> Scored<'c> {
             range = range.max(RangeKind::Weak);
         }
         let single = |bound: &Bound| bounds.get(*bound).intervals_len() <= 1;
-        let mut order = wanted.sort.and_then(|sort| {
-            candidate.order(sort, |number| {
-                number < equalities && single(&bounded[number])
-            })
-        });
-        let mut is_merged = false;
+        let known = known_fields(&candidate, bounds, (&bounded[..], equalities), &tested);
+        let mut order = wanted.sort.and_then(|sort| candidate.order(sort, known));
+        let mut merged = None;
         if let (None, Some(sort)) = (order, wanted.sort)
             && ranges_len(bounds, &bounded) <= MERGED_RANGES_MAX
         {
-            order = candidate.range_order(sort, equalities);
-            is_merged = order.is_some();
+            merged = candidate.range_order(sort, equalities, known);
+            order = merged.map(|order| order.is_reversed);
         }
         let is_whole_unique_key = candidate.is_unique
             && equalities == candidate.fields_len()
             && bounded.iter().all(single);
-        let is_covering = !is_merged
+        let is_covering = merged.is_none()
             && wanted.read.is_some()
             && candidate.index.is_some_and(|index| {
                 let asks_filter = !bounds.are_all(&bounded);
                 let sorts = order.is_none();
                 key_document(index, is_clustered, wanted, asks_filter, sorts).is_some()
             });
+        let mut of_tests = tested.iter().map(|(number, _)| candidate.paths[*number]);
+        let asks_itself = bounds.ask_one_of(&candidate.paths[..bounded.len()])
+            || of_tests.any(|path| bounds.ask_one_of(&[path]));
         let score = Score {
             is_whole_unique_key,
             equalities,
@@ -119,8 +142,10 @@ impl<'c> Scored<'c> {
             bounded,
             tested,
             asks_existence,
+            known,
+            asks_itself,
             order,
-            is_merged,
+            merged,
             watch: None,
         }
     }
@@ -128,8 +153,9 @@ impl<'c> Scored<'c> {
 
 impl Scored<'_> {
     /// Like `Candidate::range_order`.
-    pub fn range_order(&self, sort: &SortPattern) -> Option<bool> {
-        self.candidate.range_order(sort, self.score.equalities)
+    pub fn range_order(&self, sort: &SortPattern) -> Option<RangeOrder> {
+        let equalities = self.score.equalities;
+        self.candidate.range_order(sort, equalities, self.known)
     }
 
     /// Whether the filter keeps the scan from going through the whole index.
@@ -177,7 +203,7 @@ impl Scored<'_> {
             self.score.gives_order,
             self.score.is_covering,
             self.order == Some(true),
-            self.is_merged,
+            self.merged.is_some(),
             self.candidate.is_alike,
         ];
         for flag in flags {

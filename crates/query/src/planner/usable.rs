@@ -64,9 +64,27 @@ pub fn best<'c>(
     Ok(best)
 }
 
+/// Finds the best candidate, by the shape of its bounds, among those that `accepts` takes.
+pub fn best_where<'c>(
+    collection: &'c Collection,
+    index_catalog: &'c IndexCatalog,
+    bounds: &mut FilterBounds<'_>,
+    wanted: &Wanted<'_>,
+    accepts: impl Fn(&Scored<'c>) -> bool,
+) -> Result<Option<Scored<'c>>> {
+    let mut best: Option<Scored<'c>> = None;
+    each_usable(collection, index_catalog, bounds, wanted, |scored| {
+        let is_better = best.as_ref().is_none_or(|best| scored.score > best.score);
+        if is_better && accepts(&scored) {
+            best = Some(scored);
+        }
+    })?;
+    Ok(best)
+}
+
 /// Scores the candidates and hands over those that are of use, in the order of the indexes.
 #[inline]
-pub fn each_usable<'c>(
+fn each_usable<'c>(
     collection: &'c Collection,
     index_catalog: &'c IndexCatalog,
     bounds: &mut FilterBounds<'_>,

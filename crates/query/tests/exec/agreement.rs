@@ -309,7 +309,7 @@ proptest! {
                 let found = find_projected(hint.as_ref().map(Value::as_raw), number % 2 == 0);
                 prop_assert_eq!(&found, &projected, "{} {} by {:?}", filter, &projection, hint);
             }
-            for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#, r#"{"a": 1, "d": -1}"#] {
+            for sort in [r#"{"d": 1}"#, r#"{"d": -1, "a": 1}"#, r#"{"_id": -1}"#, r#"{"a": 1, "d": -1}"#, r#"{"a": -1}"#, r#"{"a.b": 1, "a.c": -1}"#, r#"{"d": 1, "a.b": -1}"#, r#"{"a.0": 1}"#, r#"{"a.c": 1}"#] {
                 let sort_by = json(sort);
                 for hint in hints() {
                     let mut request = FindRequest::new(&fixture.namespace);

@@ -527,6 +527,112 @@ fn batches_go_on_with_keys_and_record_ids() {
     }
 }
 
+/// Keys between bounds serve in place of documents where they have all that is read of these.
+#[test]
+fn a_projection_of_keys_between_bounds_is_covered() {
+    let fixture = with(&[
+        r#"{"_id": 1, "a": 1, "b": {"$numberLong": "1"}, "t": [1, 2]}"#,
+        r#"{"_id": 2, "a": 1.5, "b": null, "t": 3}"#,
+        r#"{"_id": 3, "a": 2, "t": 4}"#,
+        r#"{"_id": 4, "a": 2, "b": "x", "t": [0]}"#,
+        r#"{"_id": 5, "a": 3, "b": 9, "t": 7}"#,
+    ]);
+    fixture.index(r#"{"key": {"a": 1, "b": -1}}"#);
+    fixture.index(r#"{"key": {"a": 1, "t": 1}}"#);
+    let of_two = Asked {
+        hint: r#"{"a": 1, "b": -1}"#,
+        min: r#"{"a": 1, "b": 5}"#,
+        max: r#"{"a": 3, "b": 9}"#,
+        projection: r#"{"_id": 0, "a": 1, "b": 1}"#,
+        ..Asked::default()
+    };
+    let all = [
+        r#"{"a":1,"b":1}"#,
+        r#"{"a":1.5,"b":null}"#,
+        r#"{"a":2,"b":"x"}"#,
+        r#"{"a":2}"#,
+    ];
+    // The keys of null are looked up.
+    let explained = with_request(&fixture, &of_two, |request| {
+        fixture.explained(Explained::Find(request))
+    });
+    assert_eq!(stages(&explained), "PROJECTION_COVERED IXSCAN a_1_b_-1");
+    assert_eq!(examined(&explained), [4, 4, 2]);
+    assert_eq!(found(&fixture, &of_two).unwrap(), all);
+    for (changed, wanted_plan, wanted) in [
+        (
+            Asked {
+                filter: r#"{"b": {"$gt": 0}}"#,
+                ..of_two.clone()
+            },
+            "PROJECTION_COVERED IXSCAN a_1_b_-1",
+            &all[..1],
+        ),
+        (
+            Asked {
+                filter: r#"{"t": 3}"#,
+                ..of_two.clone()
+            },
+            "PROJECTION_SIMPLE FETCH IXSCAN a_1_b_-1",
+            &all[1..2],
+        ),
+        (
+            Asked {
+                sort: r#"{"a": -1, "b": 1}"#,
+                projection: r#"{"_id": 1, "a": 1}"#,
+                ..of_two.clone()
+            },
+            "PROJECTION_COVERED IXSCAN a_1_b_-1",
+            &[
+                r#"{"_id":3,"a":2}"#,
+                r#"{"_id":4,"a":2}"#,
+                r#"{"_id":2,"a":1.5}"#,
+                r#"{"_id":1,"a":1}"#,
+            ],
+        ),
+        (
+            Asked {
+                sort: r#"{"b": 1, "a": 1}"#,
+                projection: r#"{"_id": 0, "a": 1}"#,
+                ..of_two.clone()
+            },
+            "PROJECTION_COVERED SORT IXSCAN a_1_b_-1",
+            &[r#"{"a":1.5}"#, r#"{"a":2}"#, r#"{"a":1}"#, r#"{"a":2}"#],
+        ),
+        // An index that has met arrays gives the fields that have none, each document once.
+        (
+            Asked {
+                hint: r#"{"a": 1, "t": 1}"#,
+                min: r#"{"a": 1, "t": 0}"#,
+                max: r#"{"a": 2, "t": 9}"#,
+                projection: r#"{"_id": 1, "a": 1}"#,
+                ..Asked::default()
+            },
+            "PROJECTION_COVERED IXSCAN a_1_t_1",
+            &[
+                r#"{"_id":1,"a":1}"#,
+                r#"{"_id":2,"a":1.5}"#,
+                r#"{"_id":4,"a":2}"#,
+                r#"{"_id":3,"a":2}"#,
+            ],
+        ),
+        (
+            Asked {
+                hint: r#"{"a": 1, "t": 1}"#,
+                min: r#"{"a": 2, "t": 0}"#,
+                projection: r#"{"_id": 0, "t": 1}"#,
+                ..Asked::default()
+            },
+            "PROJECTION_SIMPLE FETCH IXSCAN a_1_t_1",
+            &[r#"{"t":[0]}"#, r#"{"t":4}"#, r#"{"t":7}"#],
+        ),
+    ] {
+        let shown = format!("{wanted_plan} {}", changed.projection);
+        assert_eq!(plan(&fixture, &changed), wanted_plan, "{shown}");
+        assert_eq!(found(&fixture, &changed).unwrap(), wanted, "{shown}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -559,6 +665,18 @@ proptest! {
         }
         let mut found = ids(&fixture.drain(executor.unwrap()));
         found.sort_unstable();
+        let mut request = FindRequest::new(&fixture.namespace);
+        let projection = json(r#"{"a": 1, "b": 1}"#);
+        (request.hint, request.projection) = (Some(hint.as_raw()), Some(projection.as_raw()));
+        let options = request.key_options();
+        (options.min, options.max) = (Some(low.as_raw()), has_max.then_some(high.as_raw()));
+        let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
+        let covered = fixture.documents(executor.unwrap()).unwrap();
+        for document in &covered {
+            let id = document.get("_id").unwrap().as_i64_exact().unwrap();
+            prop_assert_eq!(document, &documents[id as usize]);
+        }
+        prop_assert_eq!(covered.len(), found.len());
         let lies_between = |document: &&Document| {
             order(document, &low).is_ge() && (!has_max || order(document, &high).is_lt())
         };

@@ -4,6 +4,7 @@
 mod accesses;
 mod agreement;
 mod bounds;
+mod branch_plans;
 mod collations;
 mod covered_plans;
 mod expiry;
@@ -13,6 +14,7 @@ mod key_options;
 mod levels;
 mod memory;
 mod merged_plans;
+mod multikey_orders;
 mod partial_indexes;
 mod pipelines;
 mod plans;

@@ -46,7 +46,7 @@ fn plans_follow_the_shape_of_the_filter() {
         (
             r#"{"a": 1, "$or": [{"u": 1}, {"s": 1}]}"#,
             None,
-            "FETCH IXSCAN a_1",
+            "FETCH OR [IXSCAN u_1, IXSCAN s_1]",
         ),
         (
             r#"{"$or": [{"a": 1}, {"s": 1}]}"#,
