@@ -201,15 +201,14 @@ impl Life {
         );
     }
 
-    /// Kills the process. The engine has what it had at one of its last two durable points, and the journal the rest.
+    /// Kills the process. The engine has what it had at its last durable point, and the journal the rest: what the engine had before may be gone.
     fn crash(&mut self) {
         self.files = self.files.crash(Crash::Kill, self.random.below(1 << 30));
         let durable = self.database().journal().durable_lsn();
         drop(self.database.take());
         let lsns = self.images.lsns();
-        let kept: Vec<usize> = (1..lsns.len()).filter(|at| lsns[*at] <= durable).collect();
-        let back = self.random.below(kept.len().min(2) as u64) as usize;
-        self.engine = self.images.reopen(kept[kept.len() - 1 - back]).unwrap();
+        let last = (1..lsns.len()).rfind(|at| lsns[*at] <= durable);
+        self.engine = self.images.reopen(last.unwrap()).unwrap();
         self.open();
     }
 }
