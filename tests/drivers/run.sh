@@ -6,7 +6,7 @@
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
-# SUITES="pymongo-newest node" runs only those.
+# SUITES="pymongo-newest node" runs only those; `pymongo` is both versions beside each other.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,9 +17,10 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest pymongo-4.17.0 own node mingo mongosh examples logins crash hostile monitoring packages tools}
+suites=${SUITES:-pymongo own node mingo mongosh examples logins crash hostile monitoring packages tools}
 scratch=$(mktemp -d)
 server_pid=
+beside_pid=
 total_passed=0
 total_failed=0
 
@@ -30,7 +31,9 @@ stop_server() {
     server_pid=
 }
 
-trap 'stop_server; rm -rf -- "$scratch"' EXIT
+stop_beside() { [[ -z $beside_pid ]] || kill -TERM -- "$beside_pid" 2>/dev/null || true; }
+
+trap 'stop_server; stop_beside; rm -rf -- "$scratch"' EXIT
 
 # Starts a server over a fresh directory and sets QUARRY_URI: `start_server ENGINE [FLAG...]`.
 start_server() {
@@ -68,17 +71,39 @@ settle() {
     total_failed=$((total_failed + failed))
 }
 
-run_pytest() {
-    local suite=$1 version=$2 log=$scratch/$1.log status=0
+# Becomes one suite of pytest with a version of PyMongo: `python_suite SUITE VERSION ARGUMENT...`, in a subshell.
+python_suite() {
+    local suite=$1 version=$2
     shift 2
-    # What tests leave is kept where one fails and until the next suite begins: a run of all of them would leave dozens of gigabytes.
-    rm -rf -- "$scratch/pytest"
-    "$DRIVERS_DIR/python-$version/bin/python" -m pytest -p no:cacheprovider -q --tb=short --basetemp "$scratch/pytest" \
-        -o tmp_path_retention_policy=failed "$@" 2>&1 | tee "$log" || status=$?
-    local failed
+    exec "$DRIVERS_DIR/python-$version/bin/python" -m pytest -p no:cacheprovider -q --tb=short --basetemp "$scratch/pytest-$suite" \
+        -o tmp_path_retention_policy=failed "$@" 2>&1
+}
+
+# Counts what a suite of pytest has written into its log, given how it ended.
+settle_pytest() {
+    local suite=$1 status=$2 log=$scratch/$1.log failed
     failed=$(($(count failed "$log") + $(count 'errors?' "$log")))
     ((status == 0 || failed > 0)) || failed=1
     settle "$suite" "$(count passed "$log")" "$failed"
+}
+
+run_pytest() {
+    local status=0
+    python_suite "$@" | tee "$scratch/$1.log" || status=$?
+    settle_pytest "$1" "$status"
+}
+
+# The same tests with two versions of PyMongo, beside each other: both mostly wait, for servers that start and for disks.
+run_both_pymongos() {
+    local status=0
+    python_suite pymongo-4.17.0 4.17.0 "${elsewhere[@]}" >"$scratch/pymongo-4.17.0.log" &
+    beside_pid=$!
+    run_pytest pymongo-newest newest "${elsewhere[@]}"
+    wait "$beside_pid" || status=$?
+    beside_pid=
+    printf '\n==> %s\n' pymongo-4.17.0
+    cat "$scratch/pymongo-4.17.0.log"
+    settle_pytest pymongo-4.17.0 "$status"
 }
 
 # The servers that Node and mongosh meet: a standalone of each engine, and a set of one.
@@ -231,7 +256,10 @@ elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.
 cd "$here"
 for suite in $suites; do
     printf '\n==> %s\n' "$suite"
+    # What tests leave is kept where one fails and until the next suite begins: a run of all of them would leave dozens of gigabytes.
+    rm -rf -- "$scratch"/pytest-*
     case $suite in
+        pymongo) run_both_pymongos ;;
         pymongo-newest) run_pytest "$suite" newest "${elsewhere[@]}" ;;
         pymongo-4.17.0) run_pytest "$suite" 4.17.0 "${elsewhere[@]}" ;;
         node) run_node ;;

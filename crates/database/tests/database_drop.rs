@@ -1,6 +1,5 @@
 //! dropDatabase over many collections: gone at once, cleaned up in pieces, whatever cuts them off.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -150,13 +149,13 @@ fn a_drop_that_is_cut_off_anywhere_is_finished_by_the_next_start() {
     fill(&database);
     // The operation ends behind the mark, before the first piece.
     let left: Arc<Mutex<Option<SimulatedFiles>>> = Arc::default();
-    let looks = AtomicUsize::new(0);
     let operation = Operation::default().with_disconnect(Box::new({
-        let (left, files) = (Arc::clone(&left), Arc::clone(&files));
+        let (left, files, engine) = (Arc::clone(&left), Arc::clone(&files), Arc::clone(&engine));
         move || {
-            let is_behind_mark = looks.fetch_add(1, Ordering::SeqCst) == 1;
+            let mut left = left.lock().unwrap();
+            let is_behind_mark = left.is_none() && keys_in(engine.as_ref(), &MARKS) > 0;
             if is_behind_mark {
-                *left.lock().unwrap() = Some(files.crash(Crash::Kill, 0));
+                *left = Some(files.crash(Crash::Kill, 0));
             }
             is_behind_mark
         }

@@ -249,12 +249,12 @@ impl Database {
     /// the journal has failed, or that takes longer than `CLOSE_TIME`, the engine is closed as it is. Fails, too, where damage was
     /// met in the background.
     pub fn close(&self) -> Result<()> {
+        let journal = self.commits.journal();
+        // Who lets files move again waits for it, and so may the thread of the checkpoints, to free others.
+        journal.stop_preparing();
         // What it fails for the close meets, too.
         let _ = FilesLock(&self.commits).end();
         self.commits.path().close();
-        let journal = self.commits.journal();
-        // The thread of the checkpoints may wait for it, to free others.
-        journal.stop_preparing();
         std::thread::scope(|scope| {
             let (closed, is_closed) = channel::<()>();
             let watch = std::thread::Builder::new().name("closing".into());

@@ -215,7 +215,7 @@ impl Members {
             IdIndex::Listed => {}
         }
         let first_index = self.indexes.len();
-        for index in listed.iter() {
+        for index in &listed {
             let index = index.as_document().ok_or_else(broken_entry)?;
             self.indexes.push(ident_of(index.get("ident"))?);
         }

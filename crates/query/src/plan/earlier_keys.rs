@@ -8,6 +8,9 @@ use super::node::PlanContext;
 use crate::error::Result;
 use crate::exec::stored;
 
+/// Says something of an entry of a record, given its key and its value.
+pub type OfEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'a;
+
 /// Whether the record, as it is now, has a key for which `comes_before` says so; it is asked with the key and the value of each of the record's entries.
 /// A record that has gone was given as long as it was there.
 #[cold]
@@ -15,7 +18,7 @@ pub fn has_earlier_key(
     context: &PlanContext<'_>,
     index: &Index,
     record: &[u8],
-    comes_before: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    comes_before: &mut OfEntry<'_>,
 ) -> Result<bool> {
     let snapshot = context.snapshot;
     let catalog = snapshot.index_catalog()?;

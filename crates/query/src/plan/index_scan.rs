@@ -12,7 +12,7 @@ use quarry_database::{
 use quarry_timing::{Phase, phase};
 
 use super::covering::Covering;
-use super::earlier_keys::has_earlier_key;
+use super::earlier_keys::{OfEntry, has_earlier_key};
 use super::index_access::IndexAccess;
 use super::key_tests::Tested;
 use super::keyed_entries::KeyedEntries;
@@ -348,7 +348,7 @@ impl Repeats {
         &mut self,
         (context, index): (&PlanContext<'_>, &Index),
         (key, record): (&[u8], &[u8]),
-        passes: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+        passes: &mut OfEntry<'_>,
     ) -> Result<Met> {
         if !self.may_be {
             return Ok(Met::New);

@@ -106,7 +106,7 @@ impl MergedRange {
     }
 
     /// A copy of the range, of which nothing was read.
-    pub fn from_the_start(&self) -> MergedRange {
+    pub fn begun_anew(&self) -> MergedRange {
         MergedRange {
             walk: RangeWalk::new(self.walk.ranges().to_vec(), self.is_reversed),
             ..*self

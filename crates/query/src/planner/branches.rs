@@ -88,7 +88,7 @@ impl Branches {
         let inputs = self.inputs.iter().map(IndexScan::of_every_key);
         let below: Node = match &self.merged {
             Some(ranges) => {
-                let ranges = ranges.iter().map(MergedRange::from_the_start).collect();
+                let ranges = ranges.iter().map(MergedRange::begun_anew).collect();
                 let merge = SortMerge::of_branches(inputs.collect(), ranges);
                 Box::new(merge.within(Arc::clone(allowance)))
             }

@@ -21,7 +21,7 @@ fn bounds(explained: &Document) -> String {
     let mut shown = Vec::new();
     while let Some(RawValue::Document(document)) = stage {
         let inputs = document.get_array("inputStages");
-        let inputs = inputs.iter().flat_map(|inputs| inputs.iter());
+        let inputs = inputs.iter().flatten();
         let inputs = inputs.filter_map(|input| input.as_document());
         for scan in std::iter::once(document).chain(inputs) {
             shown.extend(scan.get("indexBounds").map(|bounds| bounds.to_string()));

@@ -60,9 +60,8 @@ impl Entry {
     /// # Errors
     /// The text says what of the entry is unknown.
     pub fn parse(entry: RawDocument<'_>) -> Result<Entry, String> {
-        let time = match entry.get("ts") {
-            Some(RawValue::Timestamp(time)) => time,
-            _ => return Err("an entry without a time".to_owned()),
+        let Some(RawValue::Timestamp(time)) = entry.get("ts") else {
+            return Err("an entry without a time".to_owned());
         };
         let failed = |what| format!("the entry of {}:{}: {what}", time.time, time.increment);
         let operation = operation(entry).map_err(failed)?;
@@ -117,7 +116,7 @@ fn command(full: &str, o: RawDocument<'_>, entry: RawDocument<'_>) -> Result<Ope
 fn several(o: RawDocument<'_>, entry: RawDocument<'_>) -> Result<Operation, String> {
     let within = o.get_array(APPLY_OPS).ok_or("`applyOps` is no array")?;
     let mut operations = Vec::with_capacity(within.len());
-    for one in within.iter() {
+    for one in within {
         let one = one.as_document().ok_or("an operation is no document")?;
         let operation = operation(one)?;
         if matches!(

@@ -191,7 +191,7 @@ fn plans(restorer: &Restorer<'_>, entries: Vec<Entry>, name: &str) -> Result<(Ve
         places.insert(name_of_blocks, place);
         plans.extend(plan);
     }
-    restorer.check_oplog(has_oplog, &name)?;
+    restorer.check_oplog(has_oplog, name)?;
     Ok((plans, places))
 }
 

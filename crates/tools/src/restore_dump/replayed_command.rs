@@ -99,7 +99,7 @@ impl<'c> Command<'c> {
 
     fn option(&self, name: &str) -> Option<RawValue<'c>> {
         let found = self.options.iter().find(|option| option.name() == name);
-        found.map(|option| option.value())
+        found.map(RawElement::value)
     }
 
     /// Sends a command to the database; the codes are those of a server where there is nothing to do.
@@ -160,7 +160,7 @@ impl<'c> Command<'c> {
         let mut command = doc! { "collMod": (self.on.collection.as_str()) };
         for option in &self.options {
             let is_old = OLD_CHANGES.iter().any(|old| option.name() == *old);
-            if !is_old && !(is_later && option.name() == "index") {
+            if !(is_old || is_later && option.name() == "index") {
                 command.append_element(*option);
             }
         }
