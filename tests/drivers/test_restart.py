@@ -71,7 +71,7 @@ def test_a_port_in_use_is_exit_code_48(durable, tmp_path):
 
 
 def test_unknown_options_are_exit_code_2(tmp_path):
-    for extra in (["--bogus"], ["--engine", "bogus"], ["--bind_ip", "/run/quarry.sock"]):
+    for extra in (["--bogus"], ["--engine", "bogus"], ["--auditDestination", "syslog"]):
         command = [binary(), "serve", "--dbpath", str(tmp_path / "x"), "--port", "0", *extra]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
         assert done.returncode == 2, (extra, done)
