@@ -39,10 +39,6 @@ PARKED = 900
 PARKED_BYTES_MAX = 24 << 10
 # What comes and goes with the engine's and the allocator's own work.
 NOISE_BYTES = 24 * MIB
-# More than the catalog's cache has room for.
-COLLECTIONS = int(os.environ.get("QUARRY_COLLECTIONS", "20000"))
-# Of them together, once they are dropped.
-DROPPED_BYTES_MAX = 8 * MIB
 CURSORS = 10_000
 CURSOR_BYTES_MAX = 4 << 10
 SESSIONS = 100_000
@@ -243,37 +239,3 @@ def test_an_open_cursor_costs_little(quarry):
         assert [one["_id"] for one in more["cursor"]["nextBatch"]] == [2, 3]
         for start in range(0, len(cursors), 1000):
             connection.run({"killCursors": "things", "cursors": cursors[start : start + 1000]})
-
-
-def make_collections(connection, count):
-    """Each with an index, so that there is something of each to be dropped; pipelined, since each is some microseconds' work."""
-    pipelined = 500
-    for first in range(0, count, pipelined):
-        for number in range(first, first + pipelined):
-            connection.send({"createIndexes": f"c{number:06}", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}, "many")
-        for _ in range(pipelined):
-            reply = connection.receive()
-            assert reply["ok"] == 1, reply
-
-
-def uncached_bytes(quarry, connection):
-    """What the process holds but for the caches and buffers of its engine and the cache of documents, which have bounds of their own."""
-    shares = connection.run({"serverStatus": 1})["quarry"]["memory"]["shares"]
-    return quarry.own_bytes() - shares["engineCache"] - shares["recordCache"]
-
-
-def test_memory_comes_back_when_a_database_of_many_collections_is_dropped(quarry):
-    """`QUARRY_COLLECTIONS=100000 pytest -s tests/drivers/test_memory.py -k many_collections`"""
-    with WireClient(quarry.port) as connection:
-        # What the engine and the allocator take once.
-        make_collections(connection, 1000)
-        connection.run({"dropDatabase": 1}, "many")
-        before = uncached_bytes(quarry, connection)
-        make_collections(connection, COLLECTIONS)
-        made = uncached_bytes(quarry, connection)
-        connection.run({"dropDatabase": 1}, "many")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (held := uncached_bytes(quarry, connection) - before) > DROPPED_BYTES_MAX:
-            assert time.monotonic() < deadline, f"{held / MIB:.1f} MiB are still held, {(made - before) / MIB:.1f} were"
-            time.sleep(0.05)
-        print(f"{COLLECTIONS} collections: {(made - before) / MIB:.1f} MiB when they are made, {held / MIB:.1f} when they are dropped")
