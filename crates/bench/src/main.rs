@@ -111,7 +111,7 @@ enum Command {
         /// How often a server is killed and started again.
         #[arg(long, default_value_t = 8)]
         replay_rounds: u32,
-        /// What is written before the first kill; each later one comes a sixteenth later.
+        /// The bytes written before the first kill; each later one comes a sixteenth later.
         #[arg(long, default_value_t = 112)]
         replay_mib: u64,
     },

@@ -132,7 +132,7 @@ fn bytes_below(directory: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What a client felt alone and beside backups.
+/// The latencies of a client alone and beside backups.
 struct Felt {
     alone: Histogram<u64>,
     beside: Histogram<u64>,

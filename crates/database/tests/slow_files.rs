@@ -13,7 +13,7 @@ use quarry_storage::Memory;
 
 /// A sync of a segment that is being made takes so long.
 const SLOW: Duration = Duration::from_millis(10);
-/// Of a segment whose zeros are synced by 256 KiB, with 256 syncs.
+/// The bytes of a segment whose zeros are synced by 256 KiB, with 256 syncs.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// Those that a test waits for, in which the checkpoints' thread has looked at the journal several times.
 const SYNCS_BEFORE: u32 = 120;

@@ -43,7 +43,7 @@ const STEP_BYTES: usize = 4096;
 /// A document up to this size is there before it is counted; for a larger one the budget is asked first.
 const LARGE_DOCUMENT_BYTES: usize = 512 << 10;
 
-/// What a reply says behind its documents takes less than this.
+/// The end of a reply, behind its documents, takes less than this.
 const REPLY_END_BYTES: usize = 16 << 10;
 
 /// A buffer of large documents is doubled up to this: a batch is full then.

@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// What its allocator keeps.
+    /// The bytes that its allocator keeps.
     static KEPT: AtomicUsize = AtomicUsize::new(0);
 
     #[test]

@@ -452,7 +452,7 @@ fn what_survives_a_drop_was_asked_for() {
     }
 }
 
-/// Whoever copies has the rest in the journal, and one that takes nothing for now is in no copy's way.
+/// The journal has the rest for whoever copies, and one that takes nothing for now is in no copy's way.
 #[test]
 fn a_copy_is_made_without_a_flush() {
     let root = tempfile::tempdir().unwrap();

@@ -46,7 +46,7 @@ pub struct Options {
     pub tail_rounds: u32,
     /// How often a server is killed and started again.
     pub replay_rounds: u32,
-    /// What is written before a kill, in MiB; a sixteenth more with each round.
+    /// The bytes written before a kill, in MiB; a sixteenth more with each round.
     pub replay_mib: u64,
 }
 

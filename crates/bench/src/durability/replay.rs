@@ -15,7 +15,7 @@ const RATE_MIN: f64 = 300.0;
 /// The line of the log that ends the opening of the data.
 const OPENED: &str = "data opened";
 
-/// What starts have replayed.
+/// The replays of several starts.
 #[derive(Default)]
 struct Replayed {
     bytes: f64,

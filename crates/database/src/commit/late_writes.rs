@@ -414,7 +414,7 @@ impl Engine for LateWrites {
         self.engine.durable_lsn()
     }
 
-    /// What the engine does not have yet is in the journal, like whatever else its copy lacks.
+    /// All that the engine does not have yet is in the journal, like whatever else its copy lacks.
     fn copy_to(&self, directory: &Path) -> Result<()> {
         self.engine.copy_to(directory)
     }

@@ -87,7 +87,7 @@ impl Sizes {
         })
     }
 
-    /// What can be counted. The estimates are asked of the engine as it is: no snapshot is held for them.
+    /// The figures that can be counted. The estimates are asked of the engine as it is: no snapshot is held for them.
     fn sums(&self, database: &str, operation: &Operation) -> Result<Sums> {
         let snapshot = self.reads().snapshot()?;
         let mut lsn = None;

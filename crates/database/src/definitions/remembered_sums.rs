@@ -1,4 +1,4 @@
-//! What `dbStats` has found of databases with very many collections, brought up to date from the journal.
+//! The sums that `dbStats` has found of databases with very many collections, brought up to date from the journal.
 //!
 //! A walk over a million collections takes half a second of a processor, and whoever watches a server asks again every few
 //! seconds. Between two questions mostly documents change, and the journal's records say by how much: the sums follow from those
@@ -22,9 +22,9 @@ use crate::keyspace::layout;
 
 /// A database with fewer collections is walked through each time.
 pub(super) const COLLECTIONS_MIN: usize = if cfg!(test) { 8 } else { 4096 };
-/// So many databases are remembered, the ones that were asked for last.
+/// The databases that are remembered, the ones that were asked for last.
 const DATABASES_MAX: usize = 16;
-/// So many bytes of records are read at most in place of a walk, which takes longer.
+/// The bytes of records that are read at most in place of a walk, which takes longer.
 const READ_BYTES_MAX: usize = if cfg!(test) { 4096 } else { 8 << 20 };
 /// The data may change by one part in so many ...
 const DATA_PARTS: u64 = 16;

@@ -23,7 +23,7 @@ use crate::net::tls_stream::{FAREWELL_BYTES_MAX, HandshakeError, TlsStream, is_f
 /// A stream of bytes to and from one client.
 pub struct Transport {
     stream: TcpStream,
-    /// What is told as the server's end where the socket has no address.
+    /// The address that is told as the server's end where the socket has no address.
     stands_for: Option<SocketAddr>,
     /// Set by the thread that serves the connection, when its client has shaken hands.
     tls: OnceLock<Box<TlsStream>>,
