@@ -329,6 +329,7 @@ mod tests {
 
     use super::*;
     use crate::database::Database;
+    use crate::definitions::random_sizes::one_by_one;
     use crate::keyspace::namespace::Namespace;
     use quarry_journal::Level;
 
@@ -346,25 +347,6 @@ mod tests {
             ))
             .unwrap();
         }
-    }
-
-    /// The sums that collStats of every collection gives.
-    fn one_by_one(database: &Database, name: &str) -> DbStats {
-        let mut sum = DbStats::default();
-        for collection in database.list_collections(name).unwrap() {
-            if collection.view.is_some() {
-                sum.views += 1;
-                continue;
-            }
-            let stats = database.coll_stats(&collection.namespace).unwrap().unwrap();
-            sum.collections += 1;
-            sum.documents += stats.documents;
-            sum.data_bytes += stats.data_bytes;
-            sum.storage_bytes += stats.storage_bytes;
-            sum.indexes += stats.indexes.len() as u64;
-            sum.index_bytes += stats.indexes.iter().map(|index| index.bytes).sum::<u64>();
-        }
-        sum
     }
 
     #[test]

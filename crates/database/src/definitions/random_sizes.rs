@@ -235,7 +235,7 @@ impl Life {
 }
 
 /// The sums of what each collection says of itself.
-fn one_by_one(database: &Database, name: &str) -> DbStats {
+pub(super) fn one_by_one(database: &Database, name: &str) -> DbStats {
     let mut sum = DbStats::default();
     for collection in database.list_collections(name).unwrap() {
         if collection.view.is_some() {

@@ -10,7 +10,14 @@ const OPEN_BYTES_MAX: usize = 1 << 30;
 /// Transactions that have begun and not ended.
 #[derive(Default)]
 pub struct Transactions {
-    open: HashMap<Vec<u8>, Vec<Operation>>,
+    open: HashMap<Vec<u8>, Open>,
+    bytes: usize,
+}
+
+/// One of them, and its bytes, which are not added up again with each of very many parts.
+#[derive(Default)]
+struct Open {
+    operations: Vec<Operation>,
     bytes: usize,
 }
 
@@ -45,12 +52,17 @@ impl Transactions {
         if part.has_earlier && known.is_none() {
             return Err("the beginning of its transaction is not here".to_owned());
         }
-        let mut all = known.unwrap_or_default();
-        all.extend(operations);
+        // Its name counts, so that very many without operations are not for nothing.
+        let mut all = known.unwrap_or_else(|| Open {
+            bytes: part.transaction.len(),
+            ..Open::default()
+        });
+        all.bytes += operations.iter().map(Operation::len_bytes).sum::<usize>();
+        all.operations.extend(operations);
         if part.is_last {
-            return Ok(all);
+            return Ok(all.operations);
         }
-        self.bytes += bytes(&all);
+        self.bytes += all.bytes;
         self.open.insert(part.transaction, all);
         match self.bytes > OPEN_BYTES_MAX {
             true => Err(format!(
@@ -60,15 +72,11 @@ impl Transactions {
         }
     }
 
-    fn remove(&mut self, part: &Part) -> Option<Vec<Operation>> {
+    fn remove(&mut self, part: &Part) -> Option<Open> {
         let known = self.open.remove(&part.transaction)?;
-        self.bytes -= bytes(&known);
+        self.bytes -= known.bytes;
         Some(known)
     }
-}
-
-fn bytes(operations: &[Operation]) -> usize {
-    operations.iter().map(Operation::len_bytes).sum()
 }
 
 #[cfg(test)]
@@ -127,7 +135,16 @@ mod tests {
                 .unwrap(),
             none
         );
-        assert!(open.open.is_empty());
+        assert!(open.open.is_empty() && open.bytes == 0);
+        assert_eq!(
+            open.take(entry(Operation::Several {
+                operations: Vec::new(),
+                part: Some(part(4, false, false))
+            }))
+            .unwrap(),
+            none
+        );
+        assert!(open.bytes > 0, "one without operations counts, too");
     }
 
     #[test]
