@@ -6,9 +6,12 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// A socket that is listened on, and its file.
 pub struct UnixSocket {
@@ -53,15 +56,20 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::other("a file that is no socket is there"));
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::other("another server listens there")),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => Err(error),
+    // Without waiting: a server that hangs with all its places taken is one all the same.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let asking = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&asking, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Errno::AGAIN) => Err(io::Error::other("another server listens there")),
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        Err(error) => Err(error.into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -86,6 +94,18 @@ mod tests {
         let path = Arc::clone(&second.path);
         drop(second);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_server_that_takes_nobody_more_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let socket = UnixSocket::bind(&path, 0o700).unwrap();
+        // Nobody accepts; the system keeps so many waiting and no more.
+        rustix::net::listen(&socket.listener, 0).unwrap();
+        let _waiting = UnixStream::connect(&path).unwrap();
+        let refused = UnixSocket::bind(&path, 0o700).err().unwrap();
+        assert!(refused.to_string().contains("another server"));
     }
 
     #[test]
