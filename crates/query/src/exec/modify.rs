@@ -16,6 +16,7 @@ use super::series;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::expression::ExpressionContext;
+use crate::interrupts;
 use crate::matcher::{MatchDetails, Matcher};
 use crate::plan::{
     CollectionScan, Flow, Kept, Leaf, Node, Parsed, PlanContext, PlanNode, Purpose, SeenRecords,
@@ -27,6 +28,9 @@ use crate::update::Update;
 
 /// How often a single change looks for another document when others changed the one it found.
 const ATTEMPTS_MAX: u32 = 1000;
+
+/// The work of a change by `_id` that finds nothing.
+const UNITS_OF_A_LOOK: usize = 200;
 
 /// The records a write is meant for.
 pub(super) struct Target<'t> {
@@ -191,6 +195,7 @@ impl<'t> Target<'t> {
     pub fn modify_one(&self, effect: Effect<'_>, compute: &mut Compute<'_>) -> Result<Totals> {
         let mut totals = Totals::default();
         if let Some(id) = self.id {
+            interrupts::work(UNITS_OF_A_LOOK)?;
             let Some(collection) = self.scope.collection(self.namespace, self.operation)? else {
                 return Ok(totals);
             };
