@@ -17,6 +17,8 @@ START_LOOKS_MAX = int(START_SECONDS_MAX / LOOK_SECONDS)
 STOP_SECONDS_MAX = 30
 # Below those that the kernel gives to connections: none of them takes the port of a server that is about to come back.
 KEPT_PORTS = range(20_000, 32_000)
+# The names of threads that work for clients: of a connection, of a long pipeline's helper, of one that reads ahead for an index build.
+THREADS_AT_WORK = ("conn", "pipeline", "build")
 
 
 def binary():
@@ -115,19 +117,19 @@ class Quarry:
         self.process.wait(STOP_SECONDS_MAX)
 
     def cpu_seconds_of_connections(self):
-        """What the threads of open connections have had of the processors, in the kernel too: neither another process nor
-        the engine's own work behind them changes it."""
-        ticks = 0
-        for path in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+        """What work for clients has had of the processors, in the kernel too: the process's own time but for that of its other
+        threads, so that neither another process nor the engine's work changes it. Threads that help a connection and end with
+        its operation count."""
+        # The clock of a process's processor time, as <linux/posix-timers.h> numbers it.
+        seconds = time.clock_gettime((~self.process.pid << 3) | 2)
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             try:
-                named, _, rest = path.read_text(encoding="ascii").rpartition(")")
+                if not (task / "comm").read_text(encoding="ascii").startswith(THREADS_AT_WORK):
+                    seconds -= int((task / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
             except (FileNotFoundError, ProcessLookupError):
                 # It has ended since it was listed.
                 continue
-            if named.partition("(")[2].startswith("conn"):
-                user, system = rest.split()[11:13]
-                ticks += int(user) + int(system)
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return seconds
 
     def own_bytes(self):
         """The memory that is the process's own: no pages of files, which the kernel takes back by itself."""

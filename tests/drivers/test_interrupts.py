@@ -32,9 +32,7 @@ REGEX_BOUND = 51156
 
 @pytest.fixture(scope="module")
 def quarry(tmp_path_factory):
-    # What a thread has had of the processors is forgotten where it ends: no connection gives up its own.
-    keeps_threads = ["--setParameter", "connectionParkMillis=0"]
-    quarry = Quarry(tmp_path_factory.mktemp("interrupts") / "data", ENGINE, keeps_threads).start()
+    quarry = Quarry(tmp_path_factory.mktemp("interrupts") / "data", ENGINE).start()
     with WireClient(quarry.port) as connection:
         fill(connection)
     yield quarry
