@@ -133,8 +133,8 @@ bench-durability: build ## `{j: true}` beside `{w: 1}`, its p99 while the engine
 bench-security: build ## what logins, TLS and the check of users cost
 	@QUARRY=$(QUARRY) $(BENCH) security
 
-bench-language: build ## updates, queries through each kind of index, and rates over a million documents; URIS="NAME=URI ..." measures those servers
-	@QUARRY=$(QUARRY) $(BENCH) language $(URIS)
+bench-language: build ## updates, queries through each kind of index, and rates over a million documents; URIS="NAME=URI ..." measures those servers, BEFORE=BINARY compares with an earlier build
+	@QUARRY=$(QUARRY) $(BENCH) language $(if $(BEFORE),--before $(BEFORE),$(URIS))
 
 bench-encryption: build ## what encryption at rest costs: operations, bulk inserts, scans, and instructions
 	@QUARRY=$(QUARRY) $(BENCH) encryption
@@ -208,6 +208,7 @@ torture-kills-of-sessions:
 
 torture-engines:
 	@QUARRY_TORTURE=$(ENGINE_SEEDS) cargo test --release -p quarry-server --test engine_crash -- --nocapture
+	@QUARRY_TORTURE=$(ROUNDS) cargo test --release -p quarry-server --test readers_over_reclaim
 
 torture-models:
 	@QUARRY_TORTURE=$(MODEL_TIMES) $(MODEL_TESTS)

@@ -250,12 +250,13 @@ run_own() {
 }
 
 # What suites of their own run.
-elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py
+elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py --ignore=test_stopping.py
     --ignore=monitoring --ignore=packages --ignore=logins --ignore=tools)
 
 cd "$here"
 for suite in $suites; do
     printf '\n==> %s\n' "$suite"
+    begun=$SECONDS
     # What tests leave is kept where one fails and until the next suite begins: a run of all of them would leave dozens of gigabytes.
     rm -rf -- "$scratch"/pytest-*
     case $suite in
@@ -268,13 +269,14 @@ for suite in $suites; do
         examples) run_examples ;;
         logins) run_pytest "$suite" newest logins/test_logins.py ;;
         crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_transaction_history.py test_backup.py test_object_store.py test_archive.py test_fsync_lock.py ;;
-        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py ;;
+        hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py test_stopping.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;
         tools) run_pytest "$suite" newest tools ;;
         own) run_own ;;
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac
+    printf '    %s: %d s\n' "$suite" $((SECONDS - begun))
 done
 
 printf '\n%d passed, %d failed\n' "$total_passed" "$total_failed"

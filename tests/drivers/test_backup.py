@@ -180,6 +180,32 @@ def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a
         server.kill()
 
 
+def test_backups_are_kept_for_their_number_and_their_age(durable, tmp_path):
+    repository = tmp_path / "repository"
+    names = sorted(create(durable, repository)[0] for _ in range(4))
+
+    def kept(*rules):
+        succeed("backup", "remove", "--from", repository, *rules)
+        return [line.split()[0] for line in succeed("backup", "list", "--from", repository).splitlines()]
+
+    # Neither rule removes what the other one keeps.
+    assert kept("--keep-within", "1h") == names
+    assert kept("--keep-within", "1h", "--keep", 1) == names
+    assert kept("--keep-within", "0m", "--keep", 3) == names[1:]
+    # One that does not tell its age, or what it needs, is in the way of all removing.
+    manifest = repository / "backups" / names[2]
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:-1])
+    refused = quarry("backup", "remove", "--from", repository, "--keep-within", "0m")
+    assert refused.returncode == 1 and names[2] in refused.stderr
+    manifest.write_bytes(whole)
+    assert kept("--keep-within", "1w") == names[1:]
+    # The latest one stays whatever its age.
+    assert kept("--keep-within", "0m") == names[3:]
+    refused = quarry("backup", "remove", "--from", repository, "--keep-within", "30")
+    assert refused.returncode == 2 and "30d" in refused.stderr
+
+
 def test_a_backup_holds_what_the_engine_has_in_memory_alone(durable, tmp_path):
     repository = tmp_path / "repository"
     numbers = range(5_000)

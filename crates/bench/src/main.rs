@@ -191,6 +191,12 @@ enum Command {
         /// Only operations and rates whose name contains this.
         #[arg(long)]
         only: Option<String>,
+        /// The binary of an earlier build, to be measured beside this one over many starts of both.
+        #[arg(long)]
+        before: Option<PathBuf>,
+        /// How often the servers are started, with `--before`.
+        #[arg(long, default_value_t = 20)]
+        starts: u32,
         /// NAME=URI of servers to measure; without any, Quarry.
         #[arg(value_parser = Peer::parse)]
         servers: Vec<Peer>,
@@ -407,15 +413,23 @@ fn main() -> ExitCode {
             turn,
             documents,
             only,
+            before,
+            starts,
             servers,
-        } => language::run(&language::Options {
-            given: servers,
-            engine,
-            rounds: rounds.max(1),
-            turn: turn.max(1),
-            documents: documents.max(1),
-            only,
-        }),
+        } => {
+            let options = language::Options {
+                given: servers,
+                engine,
+                rounds: rounds.max(1),
+                turn: turn.max(1),
+                documents: documents.max(1),
+                only,
+            };
+            match before {
+                None => language::run(&options),
+                Some(before) => language::starts::run(&options, &before, starts.max(1)),
+            }
+        }
         Command::Instructions {
             engine,
             operations,

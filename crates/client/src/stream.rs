@@ -2,11 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::connection_string::ConnectionString;
@@ -53,8 +53,7 @@ impl Stream {
 
 fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
     if let Some(path) = address.path() {
-        // Every call here means the same on both kinds of socket.
-        return Ok(TcpStream::from(OwnedFd::from(UnixStream::connect(path)?)));
+        return dial_path(path, timeout);
     }
     let mut failed = io::Error::other("the name stands for no address");
     for resolved in (address.host.as_str(), address.port).to_socket_addrs()? {
@@ -72,6 +71,24 @@ fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
         }
     }
     Err(failed)
+}
+
+/// Connects to a socket of the file system. One whose queue is full keeps whoever connects waiting for as long as a write may take.
+fn dial_path(path: &Path, timeout: Duration) -> io::Result<TcpStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let bound = (timeout != Duration::MAX).then_some(timeout);
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, bound)?;
+    match rustix::net::connect(&socket, &address) {
+        Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+        connected => {
+            connected?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+            // Every call here means the same on both kinds of socket.
+            Ok(TcpStream::from(socket))
+        }
+    }
 }
 
 fn keep_alive(socket: &TcpStream) -> io::Result<()> {
@@ -104,5 +121,33 @@ impl Write for Stream {
             Stream::Plain(socket) => socket.flush(),
             Stream::Encrypted(stream) => stream.flush(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_queue_is_full_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("full.sock");
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let listener = rustix::net::socket(family, kind, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let mut waiting = Vec::new();
+        let given_up = loop {
+            match dial_path(&path, Duration::from_millis(50)) {
+                Ok(socket) => waiting.push(socket),
+                Err(why) => break why,
+            }
+            assert!(waiting.len() < 10, "the queue never gets full");
+        };
+        assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
+        // The one that was taken has no bound any more.
+        assert_eq!(waiting[0].write_timeout().unwrap(), None);
+        let missing = dial_path(&directory.path().join("none.sock"), Duration::MAX);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -6,9 +6,11 @@
 
 mod operations;
 mod rates;
+pub mod starts;
 
 use std::io;
 
+use hdrhistogram::Histogram;
 use quarry_bson::{Document, doc};
 
 use self::operations::{OPERATIONS, Operation};
@@ -39,6 +41,12 @@ pub struct Options {
 impl Options {
     fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|part| name.contains(part))
+    }
+
+    /// The single operations that are wanted.
+    fn operations(&self) -> Vec<&'static Operation> {
+        let wanted = |operation: &&Operation| self.wants(operation.name);
+        OPERATIONS.iter().filter(wanted).collect()
     }
 }
 
@@ -123,15 +131,29 @@ pub fn run(options: &Options) -> io::Result<()> {
     report.publish(&ours).map(drop)
 }
 
+/// The latencies of an operation on each side, which take turns.
+fn take_turns(
+    options: &Options,
+    operation: &Operation,
+    sides: &mut [Side],
+) -> io::Result<Vec<Histogram<u64>>> {
+    let mut times: Vec<_> = sides.iter().map(|_| latencies()).collect();
+    for round in 0..options.rounds as usize {
+        for place in 0..sides.len() {
+            let which = (round + place) % sides.len();
+            operation.take_turn(&mut sides[which], options.turn, &mut times[which])?;
+        }
+    }
+    Ok(times)
+}
+
 /// Adds the median and the 99th percentile of each operation.
 fn measure_operations(
     options: &Options,
     sides: &mut [Side],
     report: &mut Report,
 ) -> io::Result<()> {
-    let wanted: Vec<&Operation> = (OPERATIONS.iter())
-        .filter(|operation| options.wants(operation.name))
-        .collect();
+    let wanted = options.operations();
     if wanted.is_empty() {
         return Ok(());
     }
@@ -142,13 +164,7 @@ fn measure_operations(
     let ours = sides[0].name.clone();
     for operation in wanted {
         eprintln!("{}", operation.name);
-        let mut times: Vec<_> = sides.iter().map(|_| latencies()).collect();
-        for round in 0..options.rounds as usize {
-            for place in 0..sides.len() {
-                let which = (round + place) % sides.len();
-                operation.take_turn(&mut sides[which], options.turn, &mut times[which])?;
-            }
-        }
+        let times = take_turns(options, operation, sides)?;
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
             let figures: Vec<(String, f64)> = (sides.iter().zip(&times))
                 .map(|(side, times)| {

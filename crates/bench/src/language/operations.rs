@@ -42,7 +42,7 @@ pub(super) struct Operation {
     check: fn(&Side) -> bool,
 }
 
-pub(super) const OPERATIONS: [Operation; 12] = [
+pub(super) static OPERATIONS: [Operation; 12] = [
     Operation {
         name: "update with arrayFilters",
         command: update_filtered,

@@ -29,8 +29,8 @@ const QUIET: Duration = Duration::from_secs(3);
 const WRITERS_TIMES_MAX: f64 = 2.0;
 
 /// An operation over all documents of a collection.
-struct Rate {
-    name: &'static str,
+pub(super) struct Rate {
+    pub name: &'static str,
     document: fn(u64) -> Document,
     indexes: fn() -> Vec<Value>,
     command: fn() -> Document,
@@ -40,7 +40,7 @@ struct Rate {
     bar: f64,
 }
 
-const RATES: [Rate; 4] = [
+pub(super) static RATES: [Rate; 4] = [
     Rate {
         name: "delete many, two indexes",
         document: small,
@@ -145,7 +145,7 @@ pub(super) fn measure(
 
 impl Rate {
     /// Documents a second.
-    fn measure(&self, side: &mut Side, documents: u64) -> io::Result<f64> {
+    pub fn measure(&self, side: &mut Side, documents: u64) -> io::Result<f64> {
         side.fill(COLLECTION, documents, self.document)?;
         let indexes = (self.indexes)();
         if !indexes.is_empty() {

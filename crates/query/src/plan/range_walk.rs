@@ -153,6 +153,8 @@ impl RangeWalk {
         };
         // One cursor for all ranges: making one costs more than moving it.
         let mut cursor = context.snapshot.cursor(all)?;
+        // The cursor itself keeps to the only range.
+        let is_only = self.ranges.len() == 1;
         let mut steps = 0;
         while !self.at.is_done {
             context.operation.step(&mut steps)?;
@@ -161,7 +163,7 @@ impl RangeWalk {
                 break;
             };
             self.enter(&mut *cursor, range, keeps_place)?;
-            while cursor.valid() && self.is_inside(cursor.key()) {
+            while cursor.valid() && (is_only || self.is_inside(cursor.key())) {
                 context.operation.step(&mut steps)?;
                 let step = each(&*cursor)?;
                 if matches!(step, Step::Stop) {

@@ -39,7 +39,12 @@ pub fn run(command: &BackupCommand) -> ExitCode {
         BackupCommand::Create(options) => create(options),
         BackupCommand::List { from } => list(from),
         BackupCommand::Verify { from, id } => verify(from, id.as_deref()),
-        BackupCommand::Remove { from, ids, keep } => remove(from, ids, *keep),
+        BackupCommand::Remove {
+            from,
+            ids,
+            keep,
+            keep_within,
+        } => remove(from, ids, *keep, *keep_within),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -366,12 +371,26 @@ fn verify(from: &Address, id: Option<&str>) -> Result<()> {
     none_of(damages)
 }
 
-fn remove(from: &Address, ids: &[String], keep: Option<u32>) -> Result<()> {
+/// Removes the backups of these names, or those that no rule keeps.
+fn remove(
+    from: &Address,
+    ids: &[String],
+    keep: Option<u32>,
+    keep_within: Option<Duration>,
+) -> Result<()> {
     let repository = Repository::open(from, Access::Remove)?;
     let all = repository.ids()?;
-    let ids = match keep {
-        Some(keep) => all[..all.len().saturating_sub(keep as usize)].to_vec(),
-        None => ids.to_vec(),
+    let ids = match (keep, keep_within) {
+        (None, None) => ids.to_vec(),
+        _ => {
+            // Whoever keeps backups for their age alone is not left without any by a few weeks without one.
+            let latest = keep.map_or(1, |keep| keep as usize);
+            let others = &all[..all.len().saturating_sub(latest)];
+            match keep_within {
+                None => others.to_vec(),
+                Some(age) => older_than(&repository, others, age)?,
+            }
+        }
     };
     if let Some(missing) = ids.iter().find(|id| !all.contains(id)) {
         return Err(format!("backup `{missing}`: there is none"));
@@ -379,4 +398,17 @@ fn remove(from: &Address, ids: &[String], keep: Option<u32>) -> Result<()> {
     let freed = repository.remove(&ids)?;
     say!("{} removed, {:.1} MB free", ids.len(), freed as f64 / MB);
     Ok(())
+}
+
+/// Those that were made longer ago.
+fn older_than(repository: &Repository, ids: &[String], age: Duration) -> Result<Vec<String>> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let begin_ms = now.unwrap_or_default().saturating_sub(age).as_millis();
+    let mut older = Vec::new();
+    for id in ids {
+        if u128::from(repository.manifest(id)?.made_unix_ms) < begin_ms {
+            older.push(id.clone());
+        }
+    }
+    Ok(older)
 }

@@ -1,6 +1,7 @@
 //! The command line, in mongod's spelling.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -129,6 +130,19 @@ fn address() -> ValueParser {
     PathBufValueParser::new().map(Address::of).into()
 }
 
+/// Reads an age such as `90m`, `12h`, `30d` or `8w`.
+fn age(text: &str) -> Result<Duration, String> {
+    let unit_seconds = match text.as_bytes().last() {
+        Some(b'm') => 60,
+        Some(b'h') => 60 * 60,
+        Some(b'd') => 24 * 60 * 60,
+        Some(b'w') => 7 * 24 * 60 * 60,
+        _ => return Err("an age is a number and a unit: 90m, 12h, 30d or 8w".into()),
+    };
+    let count: u32 = (text[..text.len() - 1].parse()).map_err(|error| format!("{error}"))?;
+    Ok(Duration::from_secs(u64::from(count) * unit_seconds))
+}
+
 /// The subcommands of `quarry backup`.
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
@@ -154,11 +168,14 @@ pub enum BackupCommand {
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Address,
         /// The backups
-        #[arg(required_unless_present = "keep")]
+        #[arg(required_unless_present_any = ["keep", "keep_within"])]
         ids: Vec<String>,
         /// Instead: all but this many, the latest ones
         #[arg(long, value_name = "COUNT", conflicts_with = "ids", value_parser = clap::value_parser!(u32).range(1..))]
         keep: Option<u32>,
+        /// Instead: those that are older than this, such as 12h, 30d or 8w, but for the latest one, or the latest --keep COUNT
+        #[arg(long = "keep-within", value_name = "AGE", conflicts_with = "ids", value_parser = age)]
+        keep_within: Option<Duration>,
     },
 }
 
@@ -524,4 +541,31 @@ pub struct Serve {
     pub log_rotate: Option<LogRotate>,
     #[command(flatten)]
     pub other: OtherFlags,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_a_unit() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(age("30d"), Ok(day * 30));
+        assert_eq!(age("24h"), Ok(day));
+        assert_eq!(age("1440m"), Ok(day));
+        assert_eq!(age("2w"), Ok(day * 14));
+        for wrong in [
+            "",
+            "d",
+            "30",
+            "-1d",
+            "1.5d",
+            "3 d",
+            "5s",
+            "99999999999d",
+            "1ü",
+        ] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -39,6 +39,16 @@ pub struct RunningOperation {
     pub namespace: String,
     pub phase: String,
     pub micros: f64,
+    /// Of work that knows how long it is, such as an index build.
+    pub progress: Option<Progress>,
+}
+
+/// How far a running operation has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    pub message: String,
+    /// From 0 to 1.
+    pub share: f64,
 }
 
 /// One moment.
@@ -166,6 +176,18 @@ fn one_running(entry: RawDocument<'_>) -> Option<RunningOperation> {
         namespace: text("ns"),
         phase: text("quarry.phase"),
         micros: entry.get("microsecs_running")?.as_f64_lossy()?,
+        progress: progress(entry),
+    })
+}
+
+/// Read from `progress: {done, total}` and the message beside it. A total that is reached before the end stays full.
+fn progress(entry: RawDocument<'_>) -> Option<Progress> {
+    let steps = entry.get("progress")?;
+    let (done, total) = (number(steps, "done"), number(steps, "total"));
+    let message = entry.get_str("msg").unwrap_or_default();
+    (total > 0.0).then(|| Progress {
+        message: message.to_owned(),
+        share: (done / total).clamp(0.0, 1.0),
     })
 }
 
@@ -175,4 +197,33 @@ fn number(value: RawValue<'_>, path: &str) -> f64 {
         .and_then(|document| document.get_path(path))
         .and_then(|value| value.as_f64_lossy())
         .unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_read_where_an_operation_tells_of_it() {
+        let operation = |opid: i64, command: Document, progress: Document| {
+            let message = "Index Build: scanning collection";
+            doc! {
+                "opid": opid, "op": "command", "ns": "db.c", "command": command, "microsecs_running": opid,
+                "msg": message, "progress": progress,
+            }
+        };
+        let building = || doc! { "createIndexes": "c" };
+        let inprog = vec![
+            operation(5, building(), doc! { "done": 1, "total": 4 }),
+            operation(4, building(), doc! { "done": 9, "total": 4 }),
+            operation(3, building(), doc! { "done": 0, "total": 0 }),
+            operation(2, doc! { "find": "c" }, doc! {}),
+            operation(1, doc! { "currentOp": 1 }, doc! {}),
+        ];
+        let shares: Vec<Option<f64>> = running(&doc! { "inprog": inprog })
+            .into_iter()
+            .map(|one| one.progress.map(|progress| progress.share))
+            .collect();
+        assert_eq!(shares, [Some(0.25), Some(1.0), None, None]);
+    }
 }

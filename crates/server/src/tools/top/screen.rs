@@ -7,13 +7,15 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::picture::{Operation, Picture};
+use super::picture::{Operation, Picture, Progress};
 use super::view::{HELP, ScreenState, Sort};
 
 /// The width of the columns before the bar, and of those that a narrow terminal has room for.
 const COLUMNS_CHARS: u16 = 50;
 const NARROW_COLUMNS_CHARS: u16 = 27;
 const BAR_CHARS_MIN: u16 = 10;
+/// The bar of a running operation's progress.
+const PROGRESS_CHARS: u16 = 20;
 
 /// Draws one moment of the server at `address`.
 pub fn draw(frame: &mut Frame<'_>, address: &str, picture: &Picture, view: &ScreenState) {
@@ -184,8 +186,21 @@ fn running(picture: &Picture) -> Paragraph<'static> {
             one.phase,
             time(one.micros)
         )));
+        lines.extend(one.progress.as_ref().map(progress));
     }
     Paragraph::new(lines)
+}
+
+/// A bar below its operation, as long as the share that is done, with the server's words for it.
+fn progress(progress: &Progress) -> Line<'static> {
+    let done = (progress.share * f64::from(PROGRESS_CHARS)) as usize;
+    let open = usize::from(PROGRESS_CHARS) - done;
+    Line::from(format!(
+        "  {}{} {}",
+        "█".repeat(done),
+        "░".repeat(open),
+        progress.message
+    ))
 }
 
 fn time(us: f64) -> String {
@@ -239,6 +254,10 @@ mod tests {
                 namespace: "db.things".into(),
                 phase: "lock_wait".into(),
                 micros: 1_500_000.0,
+                progress: Some(Progress {
+                    message: "Index Build: scanning collection 259/1000 25%".into(),
+                    share: 0.259,
+                }),
             }],
             is_enabled: true,
         };
@@ -254,6 +273,8 @@ mod tests {
         assert_eq!((count('█'), count('░')), (30, 10));
         assert!(line("db.things").contains("50.0%"));
         assert!(line("lock_wait").contains("42") && line("lock_wait").contains("1.5 s"));
+        let done = format!("  {}{} Index Build", "█".repeat(5), "░".repeat(15));
+        assert!(line("Index Build").contains(&done), "{screen}");
         // Without colours the layers have signs of their own.
         let colorless = ScreenState {
             is_colorless: true,
