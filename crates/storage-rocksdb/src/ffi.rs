@@ -200,7 +200,9 @@ fn fetch_behind(value: &sys::rocksdb_slice_t) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..(value.size / CACHE_LINE_BYTES).min(FETCHED_LINES_MAX) + 1 {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let behind = value.data.wrapping_add(value.size + line * CACHE_LINE_BYTES);
+        let behind = value
+            .data
+            .wrapping_add(value.size + line * CACHE_LINE_BYTES);
         // SAFETY: a hint, which reads nothing and faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(behind.cast()) }
     }
