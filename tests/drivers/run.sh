@@ -6,7 +6,7 @@
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
 # Ends with one line, `N passed, N failed`, summed over all; fails when a suite passed fewer tests than minimum.txt says.
-# SUITES="pymongo-newest node" runs only those; `pymongo` is both versions beside each other.
+# SUITES="pymongo-newest node" runs only those; a plus joins suites that run beside each other.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,10 +17,10 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo own node mingo mongosh examples logins crash hostile monitoring packages tools}
+suites=${SUITES:-pymongo-newest+pymongo-4.17.0 own+crash node mingo mongosh examples logins hostile monitoring packages tools}
 scratch=$(mktemp -d)
 server_pid=
-beside_pid=
+beside_pids=()
 total_passed=0
 total_failed=0
 
@@ -31,7 +31,11 @@ stop_server() {
     server_pid=
 }
 
-stop_beside() { [[ -z $beside_pid ]] || kill -TERM -- "$beside_pid" 2>/dev/null || true; }
+# Each is a group of processes of its own.
+stop_beside() {
+    local pid
+    for pid in "${beside_pids[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+}
 
 trap 'stop_server; stop_beside; rm -rf -- "$scratch"' EXIT
 
@@ -71,39 +75,41 @@ settle() {
     total_failed=$((total_failed + failed))
 }
 
-# Becomes one suite of pytest with a version of PyMongo: `python_suite SUITE VERSION ARGUMENT...`, in a subshell.
-python_suite() {
-    local suite=$1 version=$2
+# One suite of pytest with a version of PyMongo: `run_pytest SUITE VERSION ARGUMENT...`.
+run_pytest() {
+    local suite=$1 version=$2 log=$scratch/$1.log status=0 failed
     shift 2
-    exec "$DRIVERS_DIR/python-$version/bin/python" -m pytest -p no:cacheprovider -q --tb=short --basetemp "$scratch/pytest-$suite" \
-        -o tmp_path_retention_policy=failed "$@" 2>&1
-}
-
-# Counts what a suite of pytest has written into its log, given how it ended.
-settle_pytest() {
-    local suite=$1 status=$2 log=$scratch/$1.log failed
+    "$DRIVERS_DIR/python-$version/bin/python" -m pytest -p no:cacheprovider -q --tb=short --basetemp "$scratch/pytest-$suite" \
+        -o tmp_path_retention_policy=failed "$@" 2>&1 | tee "$log" || status=$?
     failed=$(($(count failed "$log") + $(count 'errors?' "$log")))
     ((status == 0 || failed > 0)) || failed=1
     settle "$suite" "$(count passed "$log")" "$failed"
 }
 
-run_pytest() {
-    local status=0
-    python_suite "$@" | tee "$scratch/$1.log" || status=$?
-    settle_pytest "$1" "$status"
-}
-
-# The same tests with two versions of PyMongo, beside each other: both mostly wait, for servers that start and for disks.
-run_both_pymongos() {
-    local status=0
-    python_suite pymongo-4.17.0 4.17.0 "${elsewhere[@]}" >"$scratch/pymongo-4.17.0.log" &
-    beside_pid=$!
-    run_pytest pymongo-newest newest "${elsewhere[@]}"
-    wait "$beside_pid" || status=$?
-    beside_pid=
-    printf '\n==> %s\n' pymongo-4.17.0
-    cat "$scratch/pymongo-4.17.0.log"
-    settle_pytest pymongo-4.17.0 "$status"
+# Suites beside each other, which mostly wait, for servers that start and for disks: `run_beside SUITE...`. The first one is seen at
+# work; each of the others runs in a script of its own, whose last line has its counts.
+run_beside() {
+    local suite log counts
+    for suite in "${@:2}"; do
+        SUITES=$suite setsid "$here/run.sh" >"$scratch/$suite.beside" 2>&1 &
+        beside_pids+=($!)
+    done
+    run_suite "$1"
+    for suite in "${@:2}"; do
+        log=$scratch/$suite.beside
+        wait "${beside_pids[0]}" || true
+        beside_pids=("${beside_pids[@]:1}")
+        counts=$(tail -n 1 "$log")
+        if [[ $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+            head -n -2 "$log"
+            total_passed=$((total_passed + BASH_REMATCH[1]))
+            total_failed=$((total_failed + BASH_REMATCH[2]))
+        else
+            cat "$log"
+            echo "    $suite: ended early" >&2
+            total_failed=$((total_failed + 1))
+        fi
+    done
 }
 
 # The servers that Node and mongosh meet: a standalone of each engine, and a set of one.
@@ -253,14 +259,10 @@ run_own() {
 elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py --ignore=test_stopping.py
     --ignore=monitoring --ignore=packages --ignore=logins --ignore=tools)
 
-cd "$here"
-for suite in $suites; do
+run_suite() {
+    local suite=$1 begun=$SECONDS
     printf '\n==> %s\n' "$suite"
-    begun=$SECONDS
-    # What tests leave is kept where one fails and until the next suite begins: a run of all of them would leave dozens of gigabytes.
-    rm -rf -- "$scratch"/pytest-*
     case $suite in
-        pymongo) run_both_pymongos ;;
         pymongo-newest) run_pytest "$suite" newest "${elsewhere[@]}" ;;
         pymongo-4.17.0) run_pytest "$suite" 4.17.0 "${elsewhere[@]}" ;;
         node) run_node ;;
@@ -277,6 +279,16 @@ for suite in $suites; do
         *) echo "unknown suite $suite" >&2 && exit 2 ;;
     esac
     printf '    %s: %d s\n' "$suite" $((SECONDS - begun))
+}
+
+cd "$here"
+for suite in $suites; do
+    # What tests leave is kept where one fails and until the next suite begins: a run of all of them would leave dozens of gigabytes.
+    rm -rf -- "$scratch"/pytest-*
+    case $suite in
+        *+*) IFS=+ read -ra joined <<<"$suite" && run_beside "${joined[@]}" ;;
+        *) run_suite "$suite" ;;
+    esac
 done
 
 printf '\n%d passed, %d failed\n' "$total_passed" "$total_failed"

@@ -39,7 +39,7 @@ pub struct RunningOperation {
     pub namespace: String,
     pub phase: String,
     pub micros: f64,
-    /// Of work that knows how long it is, such as an index build.
+    /// Told by work that knows how long it is, such as an index build.
     pub progress: Option<Progress>,
 }
 
