@@ -76,7 +76,7 @@ impl Fixture {
             background_bytes_per_s: 0,
             ..Default::default()
         };
-        let rocksdb = RocksDb::open(&directory.join("engine"), &options).unwrap();
+        let rocksdb = RocksDb::open(directory.join("engine"), &options).unwrap();
         let engine = Arc::new(HastyReclaim::new(Arc::new(rocksdb)));
         let options = Options {
             journal_directory: Some(directory.join("journal")),
