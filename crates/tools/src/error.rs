@@ -42,6 +42,12 @@ impl Error {
         Error::Usage(what.into())
     }
 
+    /// The error of a build that cannot read or write Parquet.
+    #[cfg(not(feature = "parquet"))]
+    pub(crate) fn without_parquet() -> Error {
+        Error::usage("this build has no Parquet: it was made without the feature `parquet`")
+    }
+
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Error {
         move |why| Error::File {
             path: path.to_owned(),

@@ -15,6 +15,8 @@
 mod archive;
 mod bson_file;
 mod change_stream;
+#[cfg(feature = "parquet")]
+mod column_marks;
 mod definition;
 pub mod dump;
 mod error;

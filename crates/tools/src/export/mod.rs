@@ -1,7 +1,9 @@
-//! `quarry export`: documents of a collection as lines of JSON, as an array, or as CSV.
+//! `quarry export`: documents of a collection as lines of JSON, as an array, as CSV, or as Parquet.
 
 mod csv_output;
 mod json_output;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -16,6 +18,10 @@ use crate::namespaces::Namespace;
 use crate::new_file::{NewFile, STANDARD_OUTPUT};
 use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
+
+/// Documents that give a file of Parquet its columns.
+#[cfg(feature = "parquet")]
+const SAMPLE_DEFAULT: u64 = 10_000;
 
 /// The flags of `quarry export`.
 #[derive(Debug, Args)]
@@ -53,6 +59,18 @@ pub struct Export {
     /// Only these fields, separated by commas; CSV needs them
     #[arg(long, short = 'f', value_name = "NAMES")]
     fields: Option<String>,
+    /// Names have the type of their column behind them, as in `price.decimal(2)`; of Parquet
+    #[arg(long = "columnsHaveTypes", requires = "fields")]
+    columns_have_types: bool,
+    /// Columns of Parquet are those of so many documents, which are looked at first [default: 10000]
+    #[arg(long = "sampleDocuments", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
+    /// Keep what does not fit in the columns of Parquet in a column of this name
+    #[arg(long, value_name = "NAME")]
+    overflow: Option<String>,
+    /// How the pages of Parquet are compressed [default: zstd]
+    #[arg(long, value_enum, value_name = "CODEC")]
+    compression: Option<Compression>,
     /// Write no line with the names
     #[arg(long = "noHeaderLine")]
     no_header: bool,
@@ -80,6 +98,18 @@ enum Format {
     Json,
     /// Values separated by commas, as RFC 4180 has them
     Csv,
+    /// Row groups of columns, which keep every type
+    Parquet,
+}
+
+/// How the pages of a column are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compression {
+    Zstd,
+    Snappy,
+    Lz4,
+    Gzip,
+    None,
 }
 
 /// A form of Extended JSON.
@@ -102,6 +132,10 @@ trait Output {
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()>;
     fn document(&mut self, document: RawDocument<'_>, out: &mut dyn Write) -> io::Result<()>;
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()>;
+    /// What the user hears of it in the end.
+    fn told(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 fn export(options: &Export) -> Result<()> {
@@ -147,13 +181,32 @@ fn export(options: &Export) -> Result<()> {
         .map_err(&failed)?;
     drop(progress);
     if !options.quiet {
+        for line in output.told() {
+            eprintln!("{line}");
+        }
         eprintln!("{documents} documents exported");
     }
     Ok(())
 }
 
 fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>> {
+    let is_parquet = options.format == Format::Parquet;
+    let has_columns = options.columns_have_types
+        || options.overflow.is_some()
+        || options.sample.is_some()
+        || options.compression.is_some();
+    if has_columns && !is_parquet {
+        return Err(Error::usage(
+            "--columnsHaveTypes, --sampleDocuments, --overflow and --compression go with Parquet",
+        ));
+    }
+    if is_parquet && (options.json_array || options.no_header) {
+        return Err(Error::usage(
+            "--jsonArray and --noHeaderLine do not go with Parquet",
+        ));
+    }
     Ok(match (options.format, fields) {
+        (Format::Parquet, fields) => return parquet_output(options, fields),
         (Format::Csv, None) => return Err(Error::usage("CSV needs --fields")),
         (Format::Csv, Some(fields)) => {
             Box::new(csv_output::CsvOutput::new(fields, !options.no_header))
@@ -163,6 +216,26 @@ fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>
             options.json_array,
         )),
     })
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>> {
+    let settings = parquet::Settings {
+        compression: options.compression.unwrap_or(Compression::Zstd),
+        overflow: options.overflow.clone(),
+        sample: options.sample.unwrap_or(SAMPLE_DEFAULT),
+    };
+    Ok(Box::new(match fields {
+        Some(names) if options.columns_have_types => {
+            parquet::ParquetOutput::named(settings, names)?
+        }
+        _ => parquet::ParquetOutput::sampled(settings),
+    }))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet_output(_: &Export, _: Option<&[String]>) -> Result<Box<dyn Output>> {
+    Err(Error::without_parquet())
 }
 
 fn find(options: &Export, fields: Option<&[String]>) -> Result<Document> {
@@ -177,13 +250,21 @@ fn find(options: &Export, fields: Option<&[String]>) -> Result<Document> {
     }
     if let Some(fields) = fields {
         let mut projection = Document::new();
-        for field in fields {
-            projection.append(field, 1);
+        // A type stands behind the last dot of a name.
+        let name = |field: &String| match options.columns_have_types {
+            true => field
+                .rsplit_once('.')
+                .map_or(field.clone(), |(name, _)| name.to_owned()),
+            false => field.clone(),
+        };
+        let names: Vec<String> = fields.iter().map(name).collect();
+        for name in &names {
+            projection.append(name, 1);
         }
-        let names_id = fields
+        let names_id = names
             .iter()
-            .any(|field| field == "_id" || field.starts_with("_id."));
-        if options.format == Format::Csv && !names_id {
+            .any(|name| name == "_id" || name.starts_with("_id."));
+        if options.format != Format::Json && !names_id {
             projection.append("_id", 0);
         }
         command.append("projection", projection);

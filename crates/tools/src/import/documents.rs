@@ -9,14 +9,22 @@ pub trait Documents {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<Next>;
     /// The place behind the last document.
     fn place(&self) -> Place;
+    /// What the numbers of its documents count.
+    fn unit(&self) -> &'static str {
+        "line"
+    }
+    /// What the user hears of it in the end.
+    fn told(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The next thing in a file.
 #[derive(Debug, PartialEq)]
 pub enum Next {
-    /// A document that begins on the line.
+    /// A document that begins on the line, or is the row.
     Document(u64),
-    /// Something on the line that cannot be read, and is left out.
+    /// Something on the line, or in the row, that cannot be read, and is left out.
     Bad(u64, String),
     /// A document that is left out because the flags say so.
     Skipped,

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::documents::Documents;
+#[cfg(feature = "parquet")]
+use super::parquet;
 use super::resume::Place;
 use super::{Format, Import, delimited, json};
 use crate::error::{Error, Result};
@@ -20,16 +22,23 @@ pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Optio
         .map_or("standard input".to_owned(), |path| {
             format!("`{}`", path.display())
         });
+    let names_fields = options.headerline
+        || options.fields.is_some()
+        || options.field_file.is_some()
+        || options.columns_have_types;
+    if names_fields && !format.has_lines_of_values() {
+        return Err(Error::usage("names of fields go with CSV and TSV"));
+    }
+    if format != Format::Json && (options.json_array || options.legacy) {
+        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
+    }
+    if format == Format::Parquet {
+        return parquet(options, place);
+    }
     let (reader, bytes) = reader(options.file.as_deref(), place)?;
     if format == Format::Json {
-        if options.headerline || options.fields.is_some() || options.field_file.is_some() {
-            return Err(Error::usage("names of fields go with CSV and TSV"));
-        }
         let documents = json::JsonFile::new(reader, name, place, options.legacy);
         return Ok((Box::new(documents), bytes));
-    }
-    if options.json_array || options.legacy {
-        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
     }
     let names = match (&options.fields, &options.field_file) {
         (Some(names), _) => Some(names.split(',').map(str::to_owned).collect()),
@@ -57,6 +66,24 @@ pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Optio
     Ok((Box::new(documents), bytes))
 }
 
+/// Opens a file of Parquet, whose footer says where everything stands.
+#[cfg(feature = "parquet")]
+fn parquet(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
+    let Some(path) = &options.file else {
+        return Err(Error::usage(
+            "Parquet is read from a file, not from the standard input: its footer comes first",
+        ));
+    };
+    let documents = parquet::ParquetFile::open(path, place, options.ignore_blanks)?;
+    let bytes = std::fs::metadata(path).map_err(Error::file(path))?.len();
+    Ok((Box::new(documents), Some(bytes)))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Import, _: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
+    Err(Error::without_parquet())
+}
+
 fn of_ending(path: Option<&Path>) -> Format {
     match path
         .and_then(Path::extension)
@@ -64,6 +91,7 @@ fn of_ending(path: Option<&Path>) -> Format {
     {
         Some("csv") => Format::Csv,
         Some("tsv") => Format::Tsv,
+        Some("parquet") => Format::Parquet,
         _ => Format::Json,
     }
 }

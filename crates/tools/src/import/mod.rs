@@ -1,7 +1,7 @@
-//! `quarry import`: files of JSON, CSV and TSV into a collection.
+//! `quarry import`: files of JSON, CSV, TSV and Parquet into a collection.
 //!
 //! One thread reads and parses, and appends each document to the batch that it fills; several connections write batches meanwhile (`loader.rs`).
-//! A document costs no allocation of its own. What cannot be read and what the server refuses is named by its line.
+//! A document costs no allocation of its own. What cannot be read and what the server refuses is named by its line, or its row.
 //!
 //! With `--resume`, a small file says from where to go on. Documents without `_id` get one that their place in the file gives, so
 //! that what was written and not yet noted before an interruption is met again as the same document, and not twice.
@@ -14,6 +14,8 @@ mod documents;
 mod earlier;
 mod input;
 mod json;
+#[cfg(feature = "parquet")]
+pub(crate) mod parquet;
 mod resume;
 mod statement;
 
@@ -79,7 +81,7 @@ pub struct Import {
         requires = "columns_have_types"
     )]
     parse_grace: Grace,
-    /// Leave fields without text out
+    /// Leave fields without text out, and those of Parquet that are null
     #[arg(long = "ignoreBlanks")]
     ignore_blanks: bool,
     /// The file is one array of documents; this is seen without being said, too
@@ -126,6 +128,15 @@ enum Format {
     Csv,
     /// Values separated by tabs
     Tsv,
+    /// Row groups of columns; what their types say is kept
+    Parquet,
+}
+
+impl Format {
+    /// Whether the fields of a document are the values of a line.
+    fn has_lines_of_values(self) -> bool {
+        matches!(self, Format::Csv | Format::Tsv)
+    }
 }
 
 /// Imports; the exit code of the process.
@@ -163,6 +174,7 @@ fn import(options: &Import) -> Result<()> {
     progress.add(resume.place().offset, 0);
     let mut importer = Importer {
         options,
+        unit: documents.unit(),
         loader: Loader::start(&settings, usize::from(writers))?,
         target: Arc::new(target),
         earlier: resume.goes_on().then(|| Earlier::new(&settings)),
@@ -174,7 +186,7 @@ fn import(options: &Import) -> Result<()> {
         bad: 0,
     };
     importer.run(&mut *documents)?;
-    let told = importer.told();
+    let told = importer.told(&documents.told());
     drop(importer);
     resume.done()?;
     told
@@ -216,6 +228,8 @@ fn done_words(mode: Mode) -> &'static str {
 /// An import under way.
 struct Importer<'i> {
     options: &'i Import,
+    /// What the number of a document counts.
+    unit: &'static str,
     loader: Loader,
     target: Arc<Target>,
     statements: Statements,
@@ -279,8 +293,11 @@ impl Importer<'_> {
     }
 
     /// Tells what was done; an error where not everything was.
-    fn told(&self) -> Result<()> {
+    fn told(&self, of_file: &[String]) -> Result<()> {
         if !self.options.quiet {
+            for line in of_file {
+                eprintln!("{line}");
+            }
             let again = match self.met_again {
                 0 => String::new(),
                 count => format!(", {count} were there from the run before"),
@@ -336,7 +353,7 @@ impl Importer<'_> {
     fn refuse(&mut self, line: u64, what: &str) -> Result<()> {
         self.bad += 1;
         if self.bad <= NAMED_MAX {
-            eprintln!("line {line}: {what}");
+            eprintln!("{} {line}: {what}", self.unit);
         }
         if self.bad == NAMED_MAX {
             eprintln!("further ones are counted");
