@@ -1,4 +1,4 @@
-//! What a column of a Parquet file says of the BSON that it holds, where the column's own type does not say it.
+//! Marks by which a column of a Parquet file says which BSON it holds, where the column's own type does not say it.
 //!
 //! A mark is metadata of a field in the Arrow schema that such a file carries (`ARROW:schema`). `quarry export` writes them and `quarry import` reads
 //! them, so that the values come back as they were; other readers show them and go by the column's type.

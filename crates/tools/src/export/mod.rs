@@ -132,7 +132,7 @@ trait Output {
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()>;
     fn document(&mut self, document: RawDocument<'_>, out: &mut dyn Write) -> io::Result<()>;
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()>;
-    /// What the user hears of it in the end.
+    /// Lines that the user reads about the file in the end.
     fn told(&self) -> Vec<String> {
         Vec::new()
     }

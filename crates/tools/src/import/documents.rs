@@ -9,11 +9,11 @@ pub trait Documents {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<Next>;
     /// The place behind the last document.
     fn place(&self) -> Place;
-    /// What the numbers of its documents count.
+    /// The name of what the numbers of its documents count.
     fn unit(&self) -> &'static str {
         "line"
     }
-    /// What the user hears of it in the end.
+    /// Lines that the user reads about the file in the end.
     fn told(&self) -> Vec<String> {
         Vec::new()
     }

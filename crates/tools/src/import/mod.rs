@@ -228,7 +228,7 @@ fn done_words(mode: Mode) -> &'static str {
 /// An import under way.
 struct Importer<'i> {
     options: &'i Import,
-    /// What the number of a document counts.
+    /// The things that the number of a document counts.
     unit: &'static str,
     loader: Loader,
     target: Arc<Target>,

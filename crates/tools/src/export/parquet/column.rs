@@ -15,7 +15,7 @@ use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::extension::{Json, Uuid};
 use arrow_schema::{DataType, Field as ArrowField, FieldRef, Fields, TimeUnit};
-use quarry_bson::{RawArray, RawDocument, RawValue, extjson};
+use quarry_bson::{RawArray, RawDocument, RawValue, Value, extjson};
 
 use super::kind::{self, Field, Kind, Nulls};
 use crate::column_marks::{self as marks, Mark};
@@ -28,6 +28,10 @@ const DECIMAL_DIGITS: u8 = 38;
 const ELEMENT: &str = "element";
 /// Added to the name of a field for the column that tells its nulls from missing ones.
 const NULL_ENDING: &str = ":null";
+
+/// Said of what `comes_back` refuses.
+const NOT_COMING_BACK: &str =
+    "would be another value when it is read back from Extended JSON, which its column has";
 
 /// Why a document does not fit in the columns.
 #[derive(Debug, PartialEq)]
@@ -58,7 +62,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// What columns have that documents have otherwise.
+/// Differences between the columns and the documents that were appended to them.
 #[derive(Debug, Default, PartialEq)]
 pub struct Changes {
     /// Paths of columns that have numbers of another type than documents.
@@ -374,6 +378,9 @@ impl Column {
             )));
         }
         match (&self.builder, value) {
+            (Builder::Text(_), value) if self.kind == Kind::Json && !comes_back(value) => {
+                Err(Misfit::new(NOT_COMING_BACK))
+            }
             (Builder::Document(documents), RawValue::Document(document)) => {
                 documents.check(document)
             }
@@ -412,7 +419,7 @@ impl Column {
                 values.append_value(u64::from(at.time) << 32 | u64::from(at.increment));
             }
             (Builder::Document(documents), RawValue::Document(document)) => {
-                documents.append(document)
+                documents.append(document);
             }
             (Builder::Array(elements), RawValue::Array(array)) => elements.append(array),
             (_, value) => unreachable!("{value} was held against the column before"),
@@ -501,7 +508,7 @@ impl Elements {
     }
 
     fn append(&mut self, array: RawArray<'_>) {
-        for element in array.iter() {
+        for element in array {
             match element {
                 RawValue::Null => self.column.append_null(),
                 element => self.column.append(element),
@@ -537,6 +544,39 @@ impl Elements {
     }
 }
 
+/// Looks whether the fields of a document are the same when they are read back from the Extended JSON of all of them.
+pub fn check_extended_json(document: RawDocument<'_>) -> Result<(), Misfit> {
+    for element in document {
+        if !comes_back(element.value()) {
+            let misfit = Misfit::new(NOT_COMING_BACK);
+            return Err(misfit.within(element.name().to_string_lossy()));
+        }
+    }
+    let back = extjson::parse(&extjson::canonical(document));
+    match back.is_ok_and(|back| back.as_bytes() == document.as_bytes()) {
+        true => Ok(()),
+        false => Err(Misfit::new(NOT_COMING_BACK)),
+    }
+}
+
+/// Whether a value is the same when it is read back from Extended JSON. A document is not that looks like the Extended JSON of another value, nor is a
+/// text that is no UTF-8, nor are options of a regular expression in another order than that of the alphabet.
+fn comes_back(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Int32(_) | RawValue::Int64(_) | RawValue::Boolean(_) | RawValue::ObjectId(_) => {
+            true
+        }
+        RawValue::String(text) => text.as_str().is_ok(),
+        value => {
+            let back = extjson::parse_value(&extjson::canonical_value(value));
+            let value = Value::from(value);
+            back.is_ok_and(|back| {
+                back.element_type() == value.element_type() && back.as_bytes() == value.as_bytes()
+            })
+        }
+    }
+}
+
 /// Looks whether a field stands twice.
 fn check_names(document: RawDocument<'_>) -> Result<(), Misfit> {
     let mut names = HashSet::new();
@@ -552,7 +592,7 @@ fn append_text(kind: &Kind, text: &mut StringBuilder, value: RawValue<'_>) {
     match (kind, value) {
         (Kind::String, value) => text.append_option(value.as_str()),
         (Kind::DecimalText, RawValue::Decimal128(decimal)) => {
-            text.append_value(decimal.to_string())
+            text.append_value(decimal.to_string());
         }
         (_, value) => text.append_value(extjson::canonical_value(value)),
     }

@@ -51,7 +51,7 @@ pub struct Field {
     pub nulls: Nulls,
 }
 
-/// What a null of a column stands for.
+/// The meaning of a null of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nulls {
     /// The field is not there.
@@ -92,7 +92,7 @@ pub fn digits(decimal: Decimal128, scale: i8, pads: bool) -> Option<i128> {
     Some(if negative { -digits } else { digits })
 }
 
-/// What has been seen of a field's values.
+/// The types that have been seen of a field's values.
 #[derive(Debug, Default)]
 enum Seen {
     #[default]
@@ -116,7 +116,7 @@ struct Numbers {
     has_inexact: bool,
 }
 
-/// What has been seen of documents in one place.
+/// The fields that have been seen of documents in one place.
 #[derive(Debug, Default)]
 pub struct Documents {
     count: u64,
@@ -217,14 +217,14 @@ impl Seen {
     }
 
     fn look_at_elements(&mut self, array: RawArray<'_>, depth: usize) {
-        for element in array.iter() {
+        for element in array {
             if !matches!(element, RawValue::Null) {
                 self.look(element, depth + 1);
             }
         }
     }
 
-    /// What can be said of a first value before it is looked at.
+    /// Says what it can of a first value before it is looked at.
     fn first(value: RawValue<'_>, depth: usize) -> Seen {
         match value {
             RawValue::Int32(_) | RawValue::Int64(_) | RawValue::Double(_) => {
@@ -373,7 +373,7 @@ mod tests {
             value(RawValue::Double(0.5)),
         );
         let large = value(RawValue::Int64((1 << 53) + 1));
-        assert_eq!(kind(&[int.clone()]), Kind::Int32);
+        assert_eq!(kind(std::slice::from_ref(&int)), Kind::Int32);
         assert_eq!(kind(&[int.clone(), long.clone()]), Kind::Int64);
         assert_eq!(
             kind(&[long.clone(), int.clone(), double.clone()]),

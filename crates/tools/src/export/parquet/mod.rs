@@ -43,10 +43,10 @@ pub struct ParquetOutput {
     number: u64,
 }
 
-/// What was asked for.
+/// The flags of the user.
 pub struct Settings {
     pub compression: Compression,
-    /// The column of what does not fit.
+    /// The name of the column that keeps what does not fit.
     pub overflow: Option<String>,
     /// Documents that are looked at.
     pub sample: u64,
@@ -262,6 +262,7 @@ impl Writing {
                 if rest.as_raw().contains(&overflow.name) {
                     return Err(misfit);
                 }
+                column::check_extended_json(rest.as_raw())?;
                 self.columns.append(fitting.as_raw());
                 overflow
                     .texts

@@ -1,4 +1,4 @@
-//! What is exported comes back, and what does not fit is refused.
+//! Documents that are exported come back, and what does not fit is refused.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ const EVERY_TYPE: &str = r#"{"_id": {"$oid": "0123456789abcdef01234567"}, "doubl
 #[test]
 fn every_type_comes_back() {
     let whole = extjson::parse(EVERY_TYPE).unwrap();
-    assert!(come_back(settings(), &[whole.clone()]).is_empty());
+    assert!(come_back(settings(), std::slice::from_ref(&whole)).is_empty());
     // Every field by itself, beside documents that have it as null and documents that do not have it.
     let mut documents = vec![whole.clone()];
     for element in &whole {
@@ -214,6 +214,40 @@ fn a_later_document_that_does_not_fit_is_refused_or_goes_to_a_column_of_its_own(
     };
     let error = written(ParquetOutput::sampled(taken), &parsed(&[first])).unwrap_err();
     assert!(error.to_string().contains("a field `a`"));
+}
+
+#[test]
+fn what_would_come_back_as_another_value_is_refused() {
+    let like_a_number = doc! { "$numberInt": "5" };
+    let regex = RawValue::Regex(quarry_bson::RawRegex {
+        pattern: "a".into(),
+        options: "xi".into(),
+    });
+    for value in [Value::from(like_a_number.clone()), Value::from(regex)] {
+        let mixed = [doc! { "a": (value.clone()) }, doc! { "a": "x" }];
+        let error = written(ParquetOutput::sampled(settings()), &mixed).unwrap_err();
+        let said = "document 1: field `a` would be another value when it is read back";
+        assert!(error.to_string().starts_with(said), "{error}");
+        let with_overflow = || Settings {
+            sample: 1,
+            overflow: Some("rest".to_owned()),
+            ..settings()
+        };
+        let later = [doc! { "a": 1 }, doc! { "b": (value) }];
+        let error = written(ParquetOutput::sampled(with_overflow()), &later).unwrap_err();
+        let said = "document 2: field `b` would be another value when it is read back";
+        assert!(error.to_string().starts_with(said), "{error}");
+    }
+    // All documents together may look like a value as well.
+    let with_overflow = Settings {
+        sample: 1,
+        overflow: Some("rest".to_owned()),
+        ..settings()
+    };
+    let later = [doc! { "a": 1 }, like_a_number.clone()];
+    assert!(written(ParquetOutput::sampled(with_overflow), &later).is_err());
+    // Columns of their own keep it.
+    assert!(come_back(settings(), &[doc! { "a": (like_a_number) }]).is_empty());
 }
 
 #[test]

@@ -1,45 +1,149 @@
 //! A look at the footer of a Parquet file before the library reads it.
 //!
-//! The library builds a schema by calling itself for each level, and a stack that overflows ends the process without a word. So the schema's depth is
-//! counted here, over the bytes of Thrift's compact protocol, in which the footer is written:
+//! The library builds a schema by calling itself for each level, and a stack that overflows ends the process without a word; and each column keeps the
+//! names of all levels above it. So the schema's depth and the bytes of its paths are counted here:
 //!
 //! ```text
 //! ... footer | length of the footer, 4 bytes, little-endian | PAR1
-//! FileMetaData   2: list of SchemaElement, in the order of a walk from the root
-//! SchemaElement  5: how many of the elements behind are its children; none for a leaf
+//! FileMetaData   1: version, 2: list of SchemaElement, in the order of a walk from the root
+//! SchemaElement  4: name, 5: how many of the elements behind are its children; none for a leaf
 //! ```
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+
+use super::compact::{Compact, Known, Result, Shape};
 
 const MAGIC: &[u8] = b"PAR1";
 const TAIL_BYTES: u64 = 8;
 const FOOTER_BYTES_MAX: u64 = 512 << 20;
 /// Levels of a schema: an array takes two of them, a map as well, and documents nest to 100.
 const LEVELS_MAX: usize = 400;
-/// Structures within structures, of fields that are passed over.
-const NESTING_MAX: usize = 64;
+/// The names of all columns, each with those of the levels above it.
+const PATHS_BYTES_MAX: u64 = 256 << 20;
+/// The bytes that a name takes besides its text.
+const NAME_BYTES: u64 = 24;
 const SCHEMA: i64 = 2;
+const NAME: i64 = 4;
 const CHILDREN: i64 = 5;
 
-/// Types of the compact protocol.
-mod kind {
-    pub const STOP: u8 = 0;
-    pub const TRUE: u8 = 1;
-    pub const FALSE: u8 = 2;
-    pub const BYTE: u8 = 3;
-    pub const I16: u8 = 4;
-    pub const I32: u8 = 5;
-    pub const I64: u8 = 6;
-    pub const DOUBLE: u8 = 7;
-    pub const BINARY: u8 = 8;
-    pub const LIST: u8 = 9;
-    pub const SET: u8 = 10;
-    pub const MAP: u8 = 11;
-    pub const STRUCT: u8 = 12;
-}
-
-type Result<T> = std::result::Result<T, String>;
+const EMPTY: Shape = &[];
+const DECIMAL: Shape = &[(1, Known::Number), (2, Known::Number)];
+const UNIT: Shape = &[
+    (1, Known::Structure(EMPTY)),
+    (2, Known::Structure(EMPTY)),
+    (3, Known::Structure(EMPTY)),
+];
+const TIME: Shape = &[(1, Known::Boolean), (2, Known::Structure(UNIT))];
+const INTEGER: Shape = &[(1, Known::Byte), (2, Known::Boolean)];
+const VARIANT: Shape = &[(1, Known::Byte)];
+const GEOMETRY: Shape = &[(1, Known::Binary), (2, Known::Number)];
+const LOGICAL_TYPE: Shape = &[
+    (1, Known::Structure(EMPTY)),
+    (2, Known::Structure(EMPTY)),
+    (3, Known::Structure(EMPTY)),
+    (4, Known::Structure(EMPTY)),
+    (5, Known::Structure(DECIMAL)),
+    (6, Known::Structure(EMPTY)),
+    (7, Known::Structure(TIME)),
+    (8, Known::Structure(TIME)),
+    (10, Known::Structure(INTEGER)),
+    (11, Known::Structure(EMPTY)),
+    (12, Known::Structure(EMPTY)),
+    (13, Known::Structure(EMPTY)),
+    (14, Known::Structure(EMPTY)),
+    (15, Known::Structure(EMPTY)),
+    (16, Known::Structure(VARIANT)),
+    (17, Known::Structure(GEOMETRY)),
+    (18, Known::Structure(GEOMETRY)),
+    (19, Known::Structure(EMPTY)),
+];
+const ELEMENT: Shape = &[
+    (1, Known::Number),
+    (2, Known::Number),
+    (3, Known::Number),
+    (NAME, Known::Binary),
+    (CHILDREN, Known::Number),
+    (6, Known::Number),
+    (7, Known::Number),
+    (8, Known::Number),
+    (9, Known::Number),
+    (10, Known::Structure(LOGICAL_TYPE)),
+];
+const STATISTICS: Shape = &[
+    (1, Known::Binary),
+    (2, Known::Binary),
+    (3, Known::Number),
+    (4, Known::Number),
+    (5, Known::Binary),
+    (6, Known::Binary),
+    (7, Known::Boolean),
+    (8, Known::Boolean),
+    (9, Known::Number),
+];
+const ENCODING_STATISTICS: Shape = &[(1, Known::Number), (2, Known::Number), (3, Known::Number)];
+const SIZES: Shape = &[(1, Known::Number), (2, Known::Numbers), (3, Known::Numbers)];
+const BOX: Shape = &[
+    (1, Known::Double),
+    (2, Known::Double),
+    (3, Known::Double),
+    (4, Known::Double),
+    (5, Known::Double),
+    (6, Known::Double),
+    (7, Known::Double),
+    (8, Known::Double),
+];
+const PLACES: Shape = &[(1, Known::Structure(BOX)), (2, Known::Numbers)];
+const COLUMN: Shape = &[
+    (1, Known::Number),
+    (2, Known::Numbers),
+    (4, Known::Number),
+    (5, Known::Number),
+    (6, Known::Number),
+    (7, Known::Number),
+    (9, Known::Number),
+    (10, Known::Number),
+    (11, Known::Number),
+    (12, Known::Structure(STATISTICS)),
+    (13, Known::Structures(ENCODING_STATISTICS)),
+    (14, Known::Number),
+    (15, Known::Number),
+    (16, Known::Structure(SIZES)),
+    (17, Known::Structure(PLACES)),
+];
+const CHUNK: Shape = &[
+    (1, Known::Binary),
+    (2, Known::Number),
+    (3, Known::Structure(COLUMN)),
+    (4, Known::Number),
+    (5, Known::Number),
+    (6, Known::Number),
+    (7, Known::Number),
+];
+const SORTING: Shape = &[(1, Known::Number), (2, Known::Boolean), (3, Known::Boolean)];
+const ROW_GROUP: Shape = &[
+    (1, Known::Structures(CHUNK)),
+    (2, Known::Number),
+    (3, Known::Number),
+    (4, Known::Structures(SORTING)),
+    (5, Known::Number),
+    (7, Known::Number),
+];
+const KEY_VALUE: Shape = &[(1, Known::Binary), (2, Known::Binary)];
+const COLUMN_ORDER: Shape = &[
+    (1, Known::Structure(EMPTY)),
+    (2, Known::Structure(EMPTY)),
+    (3, Known::Structure(EMPTY)),
+];
+const FILE: Shape = &[
+    (1, Known::Number),
+    (SCHEMA, Known::Structures(ELEMENT)),
+    (3, Known::Number),
+    (4, Known::Structures(ROW_GROUP)),
+    (5, Known::Structures(KEY_VALUE)),
+    (6, Known::Binary),
+    (7, Known::Structures(COLUMN_ORDER)),
+];
 
 /// Looks whether the file is one of Parquet, and its schema one that can be read.
 pub fn check(file: &File) -> Result<()> {
@@ -74,215 +178,130 @@ pub fn check(file: &File) -> Result<()> {
     let mut footer = vec![0; length as usize];
     file.read_exact_at(&mut footer, bytes - TAIL_BYTES - length)
         .map_err(io)?;
-    check_schema(&footer).map_err(|what| format!("the footer: {what}"))
+    check_footer(&footer).map_err(|what| format!("the footer: {what}"))
 }
 
-fn check_schema(footer: &[u8]) -> Result<()> {
+fn check_footer(footer: &[u8]) -> Result<()> {
+    // The library reads the first schema that it meets, and passes over further ones.
     let mut bytes = Compact(footer);
-    let mut id = 0;
-    while let Some(kind) = bytes.field(&mut id)? {
-        if id == SCHEMA && kind == kind::LIST {
-            bytes.schema()?;
+    let begins_well = bytes.is_first_number()? && bytes.is_list(SCHEMA)?;
+    if !begins_well {
+        return Err("it does not begin with a version and a schema".to_owned());
+    }
+    check_schema(&mut bytes)?;
+    Compact(footer).structure(FILE, &mut |_| {})
+}
+
+/// Counts how deep the elements of a schema stand, and what the paths of its columns take.
+fn check_schema(bytes: &mut Compact<'_>) -> Result<()> {
+    let mut above: Vec<Level> = Vec::new();
+    let mut paths_bytes = 0u64;
+    for _ in 0..bytes.structures()? {
+        let (mut children, mut name_bytes) = (0, 0);
+        bytes.structure(ELEMENT, &mut |found| match found.id {
+            CHILDREN => children = found.number,
+            NAME => name_bytes = found.number as u64,
+            _ => {}
+        })?;
+        let children = i32::try_from(children)
+            .map_err(|_| format!("a part of the schema has {children} parts"))?;
+        let mut path_bytes = name_bytes + NAME_BYTES;
+        if let Some(parent) = above.last_mut() {
+            parent.children -= 1;
+            path_bytes += parent.path_bytes;
+        }
+        if children > 0 {
+            above.push(Level {
+                children,
+                path_bytes,
+            });
         } else {
-            bytes.skip(kind, 0)?;
+            paths_bytes = paths_bytes.saturating_add(path_bytes);
+        }
+        if above.len() > LEVELS_MAX {
+            return Err(format!("the schema is deeper than {LEVELS_MAX} levels"));
+        }
+        if paths_bytes > PATHS_BYTES_MAX {
+            return Err(format!(
+                "the paths of the columns take more than {PATHS_BYTES_MAX} bytes"
+            ));
+        }
+        while above.last().is_some_and(|level| level.children == 0) {
+            above.pop();
         }
     }
     Ok(())
 }
 
-/// Bytes of the compact protocol that are left.
-struct Compact<'b>(&'b [u8]);
-
-impl<'b> Compact<'b> {
-    fn take(&mut self, count: usize) -> Result<&'b [u8]> {
-        if count > self.0.len() {
-            return Err("it ends too early".to_owned());
-        }
-        let (taken, rest) = self.0.split_at(count);
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn varint(&mut self) -> Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err("a number does not end".to_owned())
-    }
-
-    fn zigzag(&mut self) -> Result<i64> {
-        let number = self.varint()?;
-        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
-    }
-
-    /// Begins the next field of a structure: its type, and its number in `id`, which has that of the field before.
-    fn field(&mut self, id: &mut i64) -> Result<Option<u8>> {
-        let head = self.byte()?;
-        let (delta, kind) = (head >> 4, head & 0x0F);
-        if kind == kind::STOP {
-            return Ok(None);
-        }
-        *id = match delta {
-            0 => self.zigzag()?,
-            delta => id.saturating_add(i64::from(delta)),
-        };
-        Ok(Some(kind))
-    }
-
-    /// The number and the type of a list's elements, each of which takes a byte or more.
-    fn list(&mut self) -> Result<(usize, u8)> {
-        let head = self.byte()?;
-        let count = match head >> 4 {
-            15 => self.varint()?,
-            count => u64::from(count),
-        };
-        if count > self.0.len() as u64 {
-            return Err("a list has more elements than bytes".to_owned());
-        }
-        Ok((count as usize, head & 0x0F))
-    }
-
-    /// Reads the elements of the schema, and counts how deep they stand.
-    fn schema(&mut self) -> Result<()> {
-        let (count, kind) = self.list()?;
-        if kind != kind::STRUCT {
-            return Err("the schema is no list of elements".to_owned());
-        }
-        // How many children are still to come of each element above.
-        let mut above: Vec<i64> = Vec::new();
-        for _ in 0..count {
-            if let Some(parent) = above.last_mut() {
-                *parent -= 1;
-            }
-            let children = self.children()?;
-            if children > 0 {
-                above.push(children);
-            }
-            if above.len() > LEVELS_MAX {
-                return Err(format!("the schema is deeper than {LEVELS_MAX} levels"));
-            }
-            while above.last() == Some(&0) {
-                above.pop();
-            }
-        }
-        Ok(())
-    }
-
-    fn children(&mut self) -> Result<i64> {
-        let (mut id, mut children) = (0, 0);
-        while let Some(kind) = self.field(&mut id)? {
-            if id == CHILDREN && kind == kind::I32 {
-                children = self.zigzag()?;
-            } else {
-                self.skip(kind, 0)?;
-            }
-        }
-        Ok(children)
-    }
-
-    fn skip(&mut self, kind: u8, depth: usize) -> Result<()> {
-        if depth > NESTING_MAX {
-            return Err("it is nested too deep".to_owned());
-        }
-        match kind {
-            kind::TRUE | kind::FALSE => {}
-            kind::BYTE => {
-                self.take(1)?;
-            }
-            kind::I16 | kind::I32 | kind::I64 => {
-                self.varint()?;
-            }
-            kind::DOUBLE => {
-                self.take(8)?;
-            }
-            kind::BINARY => {
-                let length = self.varint()?;
-                self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-            }
-            kind::LIST | kind::SET => {
-                let (count, kind) = self.list()?;
-                for _ in 0..count {
-                    self.skip_element(kind, depth + 1)?;
-                }
-            }
-            kind::MAP => {
-                let count = self.varint()?;
-                let kinds = if count == 0 { 0 } else { self.byte()? };
-                for _ in 0..count {
-                    self.skip_element(kinds >> 4, depth + 1)?;
-                    self.skip_element(kinds & 0x0F, depth + 1)?;
-                }
-            }
-            kind::STRUCT => {
-                let mut id = 0;
-                while let Some(kind) = self.field(&mut id)? {
-                    self.skip(kind, depth + 1)?;
-                }
-            }
-            kind => return Err(format!("the type {kind} is not known")),
-        }
-        Ok(())
-    }
-
-    /// Passes over an element of a list or map, where a boolean takes a byte.
-    fn skip_element(&mut self, kind: u8, depth: usize) -> Result<()> {
-        match kind {
-            kind::TRUE | kind::FALSE => self.take(1).map(|_| ()),
-            kind => self.skip(kind, depth),
-        }
-    }
+/// A part of the schema whose children come.
+struct Level {
+    /// How many of them are still to come.
+    children: i32,
+    /// The bytes that its path takes.
+    path_bytes: u64,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A footer whose schema has so many levels, of an element each.
-    fn footer(levels: usize) -> Vec<u8> {
-        let mut bytes = vec![0x15, 0x02, 0x19];
-        bytes.push(0xF0 | kind::STRUCT);
-        let mut count = levels as u64;
-        while count >= 0x80 {
-            bytes.push(count as u8 | 0x80);
-            count >>= 7;
-        }
-        bytes.push(count as u8);
+    /// A footer whose schema has so many levels, of an element each with that name.
+    fn footer(levels: usize, name: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x15, 0x02, 0x19, 0xFC];
+        varint(levels as u64, &mut bytes);
         for level in 0..levels {
             let children = if level + 1 < levels { 2 } else { 0 };
-            bytes.extend([0x48, 1, b'a', 0x15, children, 0]);
+            bytes.push(0x48);
+            varint(name.len() as u64, &mut bytes);
+            bytes.extend(name);
+            bytes.extend([0x15, children, 0]);
         }
         bytes.push(0);
         bytes
     }
 
-    #[test]
-    fn a_schema_that_is_too_deep_is_refused() {
-        assert_eq!(check_schema(&footer(300)), Ok(()));
-        assert!(
-            check_schema(&footer(1_000_000))
-                .unwrap_err()
-                .contains("deeper than 400")
-        );
+    fn varint(mut number: u64, out: &mut Vec<u8>) {
+        while number >= 0x80 {
+            out.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        out.push(number as u8);
     }
 
     #[test]
-    fn a_footer_that_ends_early_or_counts_too_far_is_refused() {
-        let whole = footer(10);
-        for cut in 0..whole.len() {
-            assert!(check_schema(&whole[..cut]).is_err(), "{cut}");
+    fn a_schema_that_is_too_deep_or_has_too_long_paths_is_refused() {
+        assert_eq!(check_footer(&footer(300, b"a")), Ok(()));
+        let error = check_footer(&footer(999_999, b"a")).unwrap_err();
+        assert!(error.contains("deeper than 400"), "{error}");
+        // A root with a long name, and many leaves under it.
+        let mut wide = vec![0x15, 0x02, 0x19, 0xFC];
+        varint(1001, &mut wide);
+        wide.push(0x48);
+        varint(1 << 19, &mut wide);
+        wide.resize(wide.len() + (1 << 19), b'a');
+        wide.extend([0x15, 0xD0, 0x0F, 0]);
+        for _ in 0..1000 {
+            wide.extend([0x48, 1, b'a', 0]);
         }
-        let list = [0x29, 0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
-        assert!(check_schema(&list).unwrap_err().contains("more elements"));
-        let nested = [0x1C; 1000];
-        assert!(check_schema(&nested).unwrap_err().contains("too deep"));
+        wide.push(0);
+        let error = check_footer(&wide).unwrap_err();
+        assert!(error.contains("the paths of the columns"), "{error}");
+    }
+
+    #[test]
+    fn a_footer_that_ends_early_or_begins_otherwise_is_refused() {
+        let whole = footer(10, b"abc");
+        for cut in 0..whole.len() {
+            assert!(check_footer(&whole[..cut]).is_err(), "{cut}");
+        }
+        for bytes in [
+            &[0][..],
+            &[0x19, 0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
+            &[0x18, 2, 0, 0, 0],
+            &[0x15, 2, 0x25, 2, 0],
+        ] {
+            let error = check_footer(bytes).unwrap_err();
+            assert!(error.contains("does not begin with"), "{error}");
+        }
     }
 }

@@ -28,7 +28,7 @@ pub struct Column {
     pub content: Content,
 }
 
-/// What the values of a column become.
+/// The BSON that the values of a column become.
 #[derive(Debug, PartialEq)]
 pub enum Content {
     Null,
@@ -56,7 +56,7 @@ pub struct Child {
     pub null_flag: Option<usize>,
 }
 
-/// What whole numbers become.
+/// The BSON that whole numbers become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     Int32,
@@ -67,7 +67,7 @@ pub enum Whole {
     DateTime(TimeUnit),
 }
 
-/// What bytes of any length become.
+/// The BSON that bytes of any length become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     String,
@@ -80,7 +80,7 @@ pub enum Bytes {
     Overflow,
 }
 
-/// What bytes of one length become.
+/// The BSON that bytes of one length become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fixed {
     Binary,

@@ -5,6 +5,8 @@
 //!
 //! A place in the file is the number of a row. An import that goes on passes over whole row groups without reading them.
 
+mod compact;
+mod deltas;
 mod footer;
 mod layout;
 mod pages;
@@ -32,7 +34,7 @@ use crate::error::{Error, Result};
 /// The values of a batch take about so many bytes.
 const BATCH_BYTES: u64 = 8 << 20;
 const BATCH_ROWS_MAX: u64 = 8192;
-/// What stands in front of the first row group.
+/// The bytes in front of the first row group.
 const MAGIC_BYTES: u64 = 4;
 
 /// A file of Parquet.
@@ -359,6 +361,14 @@ fn read_metadata(
 ) -> std::result::Result<(Arc<ParquetMetaData>, Layout), String> {
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Skip);
     let read = ArrowReaderMetadata::load(file, options).map_err(|error| error.to_string())?;
+    let has_rows = read
+        .metadata()
+        .row_groups()
+        .iter()
+        .any(|group| group.num_rows() != 0);
+    if has_rows && read.parquet_schema().num_columns() == 0 {
+        return Err("it has rows and no columns".to_owned());
+    }
     let layout = Layout::new(
         read.schema().fields(),
         read.parquet_schema(),

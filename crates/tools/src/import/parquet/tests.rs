@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, MapBuilder, StringBuilder, UInt64Builder};
+use arrow_array::builder::{
+    FixedSizeBinaryBuilder, ListBuilder, MapBuilder, StringBuilder, UInt64Builder,
+};
 use arrow_array::types::{ArrowPrimitiveType, Float16Type, Int32Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array,
@@ -18,14 +20,15 @@ use arrow_buffer::i256;
 use arrow_schema::extension::Uuid;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::schema::types::ColumnPath;
 use quarry_bson::{Document, RawDocument};
 use tempfile::TempDir;
 
 use super::*;
 
-/// What a file gives: documents as the shell prints them, and faults by their rows.
+/// Reads what a file gives: documents as the shell prints them, and faults by their rows.
 fn read(file: &mut ParquetFile) -> Result<Vec<String>> {
     let mut said = Vec::new();
     loop {
@@ -60,10 +63,18 @@ fn written(
     group_rows: usize,
     compression: Compression,
 ) -> Written {
+    let properties = WriterProperties::builder().set_compression(compression);
+    written_with(columns, group_rows, properties)
+}
+
+fn written_with(
+    columns: Vec<(Field, ArrayRef)>,
+    group_rows: usize,
+    properties: WriterPropertiesBuilder,
+) -> Written {
     let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     let schema = Arc::new(Schema::new(fields));
-    let properties = WriterProperties::builder()
-        .set_compression(compression)
+    let properties = properties
         .set_max_row_group_row_count(Some(group_rows))
         .set_data_page_row_count_limit(20)
         .set_write_batch_size(10)
@@ -268,6 +279,10 @@ fn nulls_are_left_out_where_that_was_asked_for() {
 
 /// Some columns of 100 rows, in row groups of 30.
 fn sample(compression: Compression) -> Written {
+    written(sample_columns(), 30, compression)
+}
+
+fn sample_columns() -> Vec<(Field, ArrayRef)> {
     let numbers: Vec<i32> = (0..100).collect();
     let texts: Vec<String> = numbers
         .iter()
@@ -284,13 +299,12 @@ fn sample(compression: Compression) -> Written {
         Arc::new(Field::new("b", DataType::Float64, true)),
         inner,
     )]);
-    let columns = vec![
+    vec![
         column("n", Int32Array::from(numbers)),
         column("t", StringArray::from(texts)),
         column("l", lists.finish()),
         column("s", nested),
-    ];
-    written(columns, 30, compression)
+    ]
 }
 
 #[test]
@@ -323,6 +337,85 @@ fn a_file_is_read_on_at_any_row() {
     };
     let error = ParquetFile::open(&file.path, beyond, false).err().unwrap();
     assert!(error.to_string().contains("another file"), "{error}");
+}
+
+#[test]
+fn every_compression_and_encoding_is_read() {
+    let all = read(&mut open(&sample(Compression::UNCOMPRESSED).path).unwrap()).unwrap();
+    for compression in [
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ] {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for encoding in [
+                Encoding::PLAIN,
+                Encoding::DELTA_BYTE_ARRAY,
+                Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            ] {
+                let properties = WriterProperties::builder()
+                    .set_writer_version(version)
+                    .set_compression(compression);
+                let properties = texts().into_iter().fold(properties, |properties, column| {
+                    properties
+                        .set_column_encoding(column.clone(), encoding)
+                        .set_column_dictionary_enabled(column, encoding == Encoding::PLAIN)
+                });
+                let file = written_with(sample_columns(), 30, properties);
+                let back = read(&mut open(&file.path).unwrap());
+                assert_eq!(back.unwrap(), all, "{compression} {version:?} {encoding}");
+            }
+        }
+    }
+}
+
+/// The columns of the sample that hold texts.
+fn texts() -> [ColumnPath; 2] {
+    [
+        ColumnPath::from("t"),
+        ColumnPath::new(["l", "list", "item"].map(str::to_owned).to_vec()),
+    ]
+}
+
+#[test]
+fn a_row_of_more_values_than_a_batch_may_draw_is_refused() {
+    let mut lists = ListBuilder::new(FixedSizeBinaryBuilder::new(1000));
+    for _ in 0..20_000 {
+        lists.values().append_null();
+    }
+    lists.append(true);
+    let small = column("n", Int32Array::from(vec![1]));
+    let columns = vec![small, column("l", lists.finish())];
+    let file = written(columns, 9, Compression::UNCOMPRESSED);
+    assert!(fs::metadata(&file.path).unwrap().len() < 10_000);
+    let said = error(&file.path);
+    let expected = "row group 1, column `l.list.item`: ";
+    assert!(
+        said.contains(expected) && said.contains("take more than"),
+        "{said}"
+    );
+}
+
+#[test]
+fn rows_without_columns_are_refused() {
+    let footer = [
+        &[0x15, 2, 0x19, 0x1C, 0x48, 1, b'r', 0x15, 0, 0][..], // Version 1, a schema of a root
+        &[0x16, 10, 0x19, 0x1C, 0x19, 0x0C, 0x16, 0, 0x16, 10, 0, 0], // 5 rows, in a row group
+    ]
+    .concat();
+    let bytes = [
+        &b"PAR1"[..],
+        &footer,
+        &[footer.len() as u8, 0, 0, 0],
+        b"PAR1",
+    ]
+    .concat();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.parquet");
+    fs::write(&path, bytes).unwrap();
+    assert!(error(&path).contains("it has rows and no columns"));
 }
 
 /// The error of a file that is opened and read.
@@ -397,6 +490,7 @@ fn no_damage_ends_in_a_panic_or_in_a_document_that_is_none() {
     let codecs = [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
         Compression::LZ4_RAW,
         Compression::ZSTD(Default::default()),
     ];

@@ -64,7 +64,7 @@ enum Values {
     Map(OffsetBuffer<i32>, BinaryViewArray, Box<Bound>),
 }
 
-/// What was lost on the way, by the paths of columns.
+/// The columns that lost something on the way, by their paths.
 #[derive(Default)]
 pub struct Lost(Cell<Vec<String>>);
 
@@ -484,7 +484,9 @@ fn decimals(array: &ArrayRef) -> Option<Vec<Option<i128>>> {
             numbers::<Decimal64Type, _>(array, |value| Some(i128::from(value)))
         }
         DataType::Decimal128(..) => numbers::<Decimal128Type, _>(array, Some),
-        DataType::Decimal256(..) => numbers::<Decimal256Type, _>(array, |value| value.to_i128()),
+        DataType::Decimal256(..) => {
+            numbers::<Decimal256Type, _>(array, arrow_buffer::i256::to_i128)
+        }
         _ => None,
     }
 }
