@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use quarry_bson::{DateTime, RawDocument, RawValue, extjson};
 
-use super::Output;
+use super::output::Output;
 
 /// Writes CSV.
 pub struct CsvOutput {

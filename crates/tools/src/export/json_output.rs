@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use quarry_bson::{RawDocument, extjson};
 
-use super::{Form, Output};
+use super::output::{Form, Output};
 
 /// Writes JSON.
 pub struct JsonOutput {

@@ -2,16 +2,17 @@
 
 mod csv_output;
 mod json_output;
+mod output;
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use quarry_bson::{Document, RawDocument, doc};
 
+use self::output::{Compression, Form, Output};
 use crate::definition;
 use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
@@ -102,40 +103,10 @@ enum Format {
     Parquet,
 }
 
-/// How the pages of a column are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Compression {
-    Zstd,
-    Snappy,
-    Lz4,
-    Gzip,
-    None,
-}
-
-/// A form of Extended JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// Every type is spelled out
-    Canonical,
-    /// Numbers, and dates of the years 1970 to 9999, stand as people write them
-    Relaxed,
-}
-
 /// Exports; the exit code of the process.
 #[must_use]
 pub fn run(options: &Export) -> ExitCode {
     crate::ended("export", export(options))
-}
-
-/// A file of documents that is being written.
-trait Output {
-    fn begin(&mut self, out: &mut dyn Write) -> io::Result<()>;
-    fn document(&mut self, document: RawDocument<'_>, out: &mut dyn Write) -> io::Result<()>;
-    fn end(&mut self, out: &mut dyn Write) -> io::Result<()>;
-    /// Lines that the user reads about the file in the end.
-    fn told(&self) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 fn export(options: &Export) -> Result<()> {

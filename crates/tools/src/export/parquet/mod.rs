@@ -23,7 +23,7 @@ use quarry_bson::{Document, DocumentBuilder, RawDocument, extjson};
 
 use self::column::{Changes, Documents, Misfit};
 use self::kind::{Field, Nulls};
-use super::{Compression, Output};
+use super::output::{Compression, Output};
 use crate::column_marks::{self as marks, Mark};
 use crate::error::{Error, Result};
 
