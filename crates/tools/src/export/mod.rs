@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use quarry_bson::{Document, RawDocument, doc};
+use quarry_bson::{Document, doc};
 
 use self::output::{Compression, Form, Output};
 use crate::definition;
