@@ -208,14 +208,14 @@ def measure(part_of_name=""):
 
 def measure_one(quarry, name, command):
     with WireClient(quarry.port) as connection:
-        spent = quarry.cpu_seconds_of_connections()
+        spent = quarry.cpu_seconds_of_work()
         started = time.monotonic()
         connection.send({**command, "maxTimeMS": 100}, DATABASE)
         sent = time.monotonic()
         try:
             reply = connection.receive()
             outcome = CommandFailed(reply).code or "ok"
-            spent = quarry.cpu_seconds_of_connections() - spent
+            spent = quarry.cpu_seconds_of_work() - spent
         except TimeoutError:
             outcome = "no answer"
             quarry.kill()

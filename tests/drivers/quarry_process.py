@@ -116,7 +116,7 @@ class Quarry:
         self.process.kill()
         self.process.wait(STOP_SECONDS_MAX)
 
-    def cpu_seconds_of_connections(self):
+    def cpu_seconds_of_work(self):
         """What work for clients has had of the processors, in the kernel too: the process's own time but for that of its other
         threads, so that neither another process nor the engine's work changes it. Threads that help a connection and end with
         its operation count."""

@@ -47,10 +47,10 @@ def test_max_time_ends_it(quarry, name):
 
     def limited():
         with WireClient(quarry.port) as connection:
-            before = quarry.cpu_seconds_of_connections()
+            before = quarry.cpu_seconds_of_work()
             connection.send(command, DATABASE)
             code = CommandFailed(connection.receive()).code
-            return code, quarry.cpu_seconds_of_connections() - before
+            return code, quarry.cpu_seconds_of_work() - before
 
     # Work may end by itself about when its time does.
     soon_in_one_of_some(limited, (None, MAX_TIME_EXPIRED, REGEX_BOUND), LIMITED_SECONDS_MAX)
@@ -68,7 +68,7 @@ def test_kill_op_ends_it(quarry, name):
             reply.wait(LIMIT_MS / 1000)
             killed_at = kill(quarry, other, reply)
             reply.wait()
-            return reply.code, quarry.cpu_seconds_of_connections() - killed_at
+            return reply.code, quarry.cpu_seconds_of_work() - killed_at
 
     soon_in_one_of_some(killed, (None, INTERRUPTED, REGEX_BOUND), KILLED_SECONDS_MAX)
 
@@ -96,7 +96,7 @@ def kill(quarry, connection, reply):
         if numbers:
             connection.run({"killOp": 1, "op": numbers[0]}, "admin")
             break
-    return quarry.cpu_seconds_of_connections()
+    return quarry.cpu_seconds_of_work()
 
 
 class Reply:

@@ -22,11 +22,6 @@ use quarry_storage::{KEY_BYTES_MAX, KeyRange};
 use rust_librocksdb_sys as sys;
 use rust_rocksdb::{DB, DBAccess, ReadOptions, Snapshot};
 
-const CACHE_LINE_BYTES: usize = 64;
-
-/// Where values are longer the processor has noticed by itself that it reads line by line.
-const FETCHED_LINES_MAX: usize = 15;
-
 /// A snapshot and the database it is of. Fields drop in order: the snapshot goes first.
 pub(crate) struct OwnedSnapshot {
     snapshot: Snapshot<'static>,
@@ -196,19 +191,25 @@ impl OwnedIterator {
 /// Asks the processor for what lies behind a value: in a block the next entry does, and it is about as long. A scan reads each
 /// byte once, so that it would wait for memory with every entry.
 #[inline]
+#[cfg(target_arch = "x86_64")]
 fn fetch_behind(value: &sys::rocksdb_slice_t) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..(value.size / CACHE_LINE_BYTES).min(FETCHED_LINES_MAX) + 1 {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    const CACHE_LINE_BYTES: usize = 64;
+    // Where values are longer the processor has noticed by itself that it reads line by line.
+    const LINES_MAX: usize = 16;
+    let lines = (value.size / CACHE_LINE_BYTES + 1).min(LINES_MAX);
+    for line in 0..lines {
         let behind = value
             .data
             .wrapping_add(value.size + line * CACHE_LINE_BYTES);
         // SAFETY: a hint, which reads nothing and faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(behind.cast()) }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
 }
+
+/// Other processors find out for themselves.
+#[cfg(not(target_arch = "x86_64"))]
+fn fetch_behind(_: &sys::rocksdb_slice_t) {}
 
 impl Drop for OwnedIterator {
     fn drop(&mut self) {

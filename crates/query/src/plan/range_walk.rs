@@ -164,6 +164,7 @@ impl RangeWalk {
             };
             self.enter(&mut *cursor, range, keeps_place)?;
             while cursor.valid() && (is_only || self.is_inside(cursor.key())) {
+                debug_assert!(self.is_inside(cursor.key()), "a cursor keeps to its range");
                 context.operation.step(&mut steps)?;
                 let step = each(&*cursor)?;
                 if matches!(step, Step::Stop) {
