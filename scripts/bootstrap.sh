@@ -14,9 +14,10 @@ readonly OLD_PYMONGO=4.17.0
 # mingo's differences are listed one by one (tests/drivers/mingo/differs.txt), and pages of docs/cookbook show what is in the data, so
 # that their versions are fixed.
 readonly NODE_PACKAGES=(mongodb@latest mongodb-memory-server-core@latest mingo@7.2.7 mongosh@latest vega-datasets@3.2.1 snappy@latest)
-# Tools that use the server. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
+# Tools that use the server, and a store of Azure's kind for the tests of backups. What they want beside them (agenda, mongodb, multer, payload ...) npm finds at versions that fit.
 readonly NODE_TOOLS=(mongoose@latest typeorm@latest @agendajs/mongo-backend@latest connect-mongo@latest express@latest
-    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest)
+    @mikro-orm/mongodb@latest migrate-mongo@latest monk@latest papr@latest multer-gridfs-storage@latest @nestjs/mongoose@latest @payloadcms/db-mongodb@latest
+    azurite@3.37.0)
 readonly NODE_MAJOR=22
 readonly CARGO_DENY=0.20.2
 # Cities, countries and speeches that docs/cookbook asks for; only their files are read, so that nothing they need comes along.

@@ -1,13 +1,22 @@
-"""`quarry backup` and `quarry restore` with a repository in an object store: an S3 of moto, in a process of its own on loopback."""
+"""`quarry backup` and `quarry restore` with a repository in an object store: an S3 of moto, in a process of its own on loopback.
 
+Google's stores speak nearly the same protocol, so that moto serves them as well; Azure's are Azurite."""
+
+import base64
 import contextlib
+import email.utils
+import hashlib
+import hmac
+import json
 import os
+import pathlib
 import re
 import secrets
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 import boto3
 import pytest
@@ -270,6 +279,88 @@ def test_a_store_that_refuses_is_an_error_in_time(durable, repository, monkeypat
     assert not (tmp_path / "new").exists()
 
 
+@contextlib.contextmanager
+def google(monkeypatch):
+    """The environment of a store that speaks Google's protocol."""
+    with running(monkeypatch) as store:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("GOOGLE_BASE_URL", store.endpoint)
+        monkeypatch.setenv("GOOGLE_ALLOW_HTTP", "true")
+        # S3 does not know this token, and lets anybody do everything.
+        monkeypatch.setenv("GOOGLE_BEARER_TOKEN", store.secret)
+        places = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
+        policy = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": places}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [policy]})
+        store.client.put_bucket_policy(Bucket=BUCKET, Policy=policy)
+        yield f"gs://{BUCKET}/of/tests"
+
+
+@contextlib.contextmanager
+def azure(monkeypatch, directory):
+    """The environment of a store that speaks Azure's protocol, with an account of its own."""
+    account, key = "quarrytests", base64.b64encode(secrets.token_bytes(64)).decode()
+    drivers = pathlib.Path(os.environ["DRIVERS_DIR"]) / "tools"
+    azurite = drivers / "node/node_modules/azurite/dist/src/blob/main.js"
+    flags = ["--blobPort", "0", "--silent", "--inMemoryPersistence", "--disableTelemetry"]
+    command = [(drivers / "node-path").read_text().strip(), azurite, *flags]
+    environment = os.environ | {"AZURITE_ACCOUNTS": f"{account}:{key}"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory)
+    try:
+        listening = (re.search(r"listen\w* (?:at|on) (http://127\.0\.0\.1:(?!0\b)\d+)", line) for line in process.stdout)
+        endpoint = next(found.group(1) for found in listening if found)
+        make_container(endpoint, account, key)
+        monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+        monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", endpoint)
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", account)
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", key)
+        yield f"az://{BUCKET}/of/tests"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
+
+
+def make_container(endpoint, account, key):
+    headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    lines = [f"{name}:{value}" for name, value in sorted(headers.items())]
+    signed = "\n".join(["PUT", *[""] * 11, *lines, f"/{account}/{account}/{BUCKET}", "restype:container"])
+    signature = hmac.new(base64.b64decode(key), signed.encode(), hashlib.sha256).digest()
+    headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(signature).decode()}"
+    url = f"{endpoint}/{account}/{BUCKET}?restype=container"
+    headers["Content-Length"] = "0"
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method="PUT")) as made:
+        assert made.status == 201
+
+
+@pytest.mark.parametrize("kind", ["gs", "az"])
+def test_a_repository_may_be_in_other_stores(kind, monkeypatch, tmp_path):
+    engine = ENGINES[0]
+    with google(monkeypatch) if kind == "gs" else azure(monkeypatch, tmp_path) as repository:
+        assert repository.startswith(f"{kind}://")
+        server = Quarry(tmp_path / "data", engine).start()
+        try:
+            fill(server)
+            first, _, _ = create(server, repository)
+            with MongoClient(server.uri) as client:
+                client.load.things.insert_one({"_id": "behind"})
+            _, all_mb, new_mb = create(server, repository)
+            assert new_mb < all_mb
+        finally:
+            assert server.stop() == 0
+        assert succeed("backup", "verify", "--from", repository).count(": whole") == 2
+        succeed("backup", "remove", "--from", repository, first)
+        assert len(succeed("backup", "list", "--from", repository).splitlines()) == 1
+        new = restored(repository, tmp_path / "new", engine)
+        try:
+            with MongoClient(new.uri) as client:
+                assert client.load.filler.count_documents({}) == 20_000
+                assert client.load.things.find_one() == {"_id": "behind"}
+        finally:
+            assert new.stop() == 0
+        elsewhere = fails("backup", "list", "--from", f"{kind}://elsewhere/of/tests")
+        assert "NoSuchBucket" in elsewhere or "ContainerNotFound" in elsewhere
+
+
 def test_what_is_no_repository_is_named(durable, store, repository):
     for what in ("list", "verify"):
         assert f"`{repository}`: it is no repository of backups" in fails("backup", what, "--from", repository)
@@ -281,7 +372,7 @@ def test_what_is_no_repository_is_named(durable, store, repository):
     assert "NoSuchBucket" in fails("backup", "list", "--from", "s3://elsewhere/of/tests")
     for address in ["s3://AKIAOWNER:hidden@backups/a", "s3://backups/a?secret=hidden"]:
         assert "hidden" not in fails("backup", "list", "--from", address)
-    assert "`gs://`" in fails("backup", "list", "--from", "gs://backups/a")
+    assert "`ftp://`" in fails("backup", "list", "--from", "ftp://backups/a")
 
 
 def test_an_archive_goes_on_from_a_backup_in_a_store(store, repository, tmp_path):

@@ -14,15 +14,49 @@ pub enum Address {
     Store(String),
 }
 
-/// A bucket, and what the names of a repository's objects in it begin with.
+/// The protocol that a store speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Amazon's, and of many others.
+    S3,
+    /// Google's Cloud Storage.
+    Google,
+    /// Microsoft's Azure Blob Storage.
+    Azure,
+}
+
+/// The schemes of the stores, with what of the environment they need.
+const SCHEMES: [(&str, StoreKind, &str); 3] = [
+    (
+        "s3",
+        StoreKind::S3,
+        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL",
+    ),
+    ("gs", StoreKind::Google, "GOOGLE_SERVICE_ACCOUNT"),
+    (
+        "az",
+        StoreKind::Azure,
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    ),
+];
+
+impl StoreKind {
+    fn scheme(self) -> &'static str {
+        let found = SCHEMES.iter().find(|(_, kind, _)| *kind == self);
+        found.map_or("", |(scheme, _, _)| scheme)
+    }
+}
+
+/// A bucket, which Azure calls a container, and what the names of a repository's objects in it begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAddress {
+    pub kind: StoreKind,
     pub bucket: String,
     /// Without a slash at its ends; empty for all of the bucket.
     pub prefix: String,
 }
 
-/// The longest name of an object that S3 takes, less what a repository puts behind the prefix.
+/// The longest name of an object that all of them take, less what a repository puts behind the prefix.
 const PREFIX_BYTES_MAX: usize = 1024 - 128;
 
 impl Address {
@@ -40,21 +74,21 @@ impl Address {
 }
 
 impl StoreAddress {
-    /// Reads `s3://BUCKET/PREFIX`. The error is one line, without what may be a secret.
+    /// Reads `s3://BUCKET/PREFIX`, or one of the other schemes. The error is one line, without what may be a secret.
     pub fn parse(url: &str) -> Result<StoreAddress, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        if scheme != "s3" {
-            return Err(format!(
-                "`{scheme}://`: the stores that are known have addresses like s3://BUCKET/PREFIX"
-            ));
-        }
+        let known = SCHEMES.iter().find(|(known, _, _)| *known == scheme);
+        let &(_, kind, environment) = known.ok_or_else(|| {
+            format!(
+                "`{scheme}://`: the stores that are known have addresses like s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX"
+            )
+        })?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_of_bucket = |each: u8| each.is_ascii_alphanumeric() || b"-._".contains(&each);
         if bucket.is_empty() || !bucket.bytes().all(is_of_bucket) {
-            return Err(
-                "the address of the store does not begin with s3://BUCKET/; credentials and the endpoint come from the environment, as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL"
-                    .into(),
-            );
+            return Err(format!(
+                "the address of the store does not begin with {scheme}://BUCKET/; credentials and the endpoint come from the environment, as {environment}"
+            ));
         }
         let prefix = prefix.trim_end_matches('/');
         let is_part = |part: &str| {
@@ -63,15 +97,16 @@ impl StoreAddress {
         };
         if !prefix.is_empty() && !prefix.split('/').all(is_part) {
             return Err(format!(
-                "s3://{bucket}/...: the prefix may have letters, digits and -._=+,!'() between single slashes"
+                "{scheme}://{bucket}/...: the prefix may have letters, digits and -._=+,!'() between single slashes"
             ));
         }
         if prefix.len() > PREFIX_BYTES_MAX {
             return Err(format!(
-                "s3://{bucket}/...: the prefix is longer than {PREFIX_BYTES_MAX} bytes"
+                "{scheme}://{bucket}/...: the prefix is longer than {PREFIX_BYTES_MAX} bytes"
             ));
         }
         Ok(StoreAddress {
+            kind,
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
         })
@@ -81,7 +116,8 @@ impl StoreAddress {
 impl fmt::Display for StoreAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
-        write!(out, "s3://{}{slash}{}", self.bucket, self.prefix)
+        let scheme = self.kind.scheme();
+        write!(out, "{scheme}://{}{slash}{}", self.bucket, self.prefix)
     }
 }
 
@@ -112,6 +148,8 @@ mod tests {
         for (url, bucket, prefix, written) in [
             ("s3://b", "b", "", "s3://b"),
             ("s3://b/", "b", "", "s3://b"),
+            ("gs://b/c", "b", "c", "gs://b/c"),
+            ("az://b/c", "b", "c", "az://b/c"),
             (
                 "s3://my-bucket.x/a/b=c/",
                 "my-bucket.x",
@@ -133,6 +171,8 @@ mod tests {
             "s3://bucket/prefix?key=hidden",
             "s3://bucket/prefix#hidden",
             "s3://bucket/KEY:hidden@prefix",
+            "az://account:hidden@container",
+            "gs://bucket?token=hidden",
         ] {
             let error = StoreAddress::parse(url).unwrap_err();
             assert!(!error.contains("hidden"), "{error}");
@@ -140,7 +180,9 @@ mod tests {
         for url in [
             "s3://",
             "s3:///prefix",
-            "gs://bucket",
+            "http://bucket",
+            "S3://bucket",
+            "gs://",
             "s3://bucket//prefix",
             "s3://bucket/../prefix",
             "s3://bucket/a b",

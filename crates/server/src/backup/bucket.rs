@@ -3,44 +3,29 @@
 //! The library that speaks to stores is asynchronous. One thread of this file runs it, and nothing else learns of that: each call here
 //! returns when its request has ended, and an upload goes on while its caller prepares the next one. Keeps true: a request has a bounded
 //! number of tries and a bounded time; what is read or listed has a bound; an error names neither credentials nor what a server
-//! sent beyond a short reason. Where credentials come from is the library's: the environment, or the machine's role.
+//! sent beyond a short reason. What the stores have of their own is in `clients.rs`.
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
-};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::backup::address::StoreAddress;
+use crate::backup::clients;
 
-/// Tries of a request after the first one, as far as `RETRY_TIME_MAX` allows: a store that refuses connections is given up after half a minute.
-const RETRIES_MAX: usize = 8;
-const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
-/// Each try may take so long, unless the environment says otherwise: a chunk of four MiB passes a line of half a megabit.
-const TRY_TIME_MAX: &str = "90 seconds";
-const CONNECT_TIME_MAX: &str = "10 seconds";
 /// A longer list is given up: so many chunks are more than thirty terabytes.
 const LISTED_MAX: usize = 8 << 20;
+/// Codes of stores for a bucket that is not there, other than for an object that is not.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 /// A reason that a server sends is cut there.
 const REASON_CHARS_MAX: usize = 200;
-
-/// The environment variables that say that credentials are there, whatever they are worth.
-const CREDENTIALS: [&str; 4] = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-];
 
 /// The objects below a prefix.
 pub struct Bucket {
@@ -79,7 +64,7 @@ impl Bucket {
     pub fn open(address: &StoreAddress) -> io::Result<Bucket> {
         // Another one that a process has installed does as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (store, hint) = s3(address).map_err(|error| failure(&error, ""))?;
+        let (store, hint) = clients::client_of(address).map_err(|error| failure(&error, ""))?;
         let mut bucket = Bucket::over(store, &address.prefix)?;
         bucket.hint = hint;
         Ok(bucket)
@@ -211,44 +196,6 @@ impl Bucket {
     }
 }
 
-/// The client of the store, and the likely cause of its errors.
-fn s3(address: &StoreAddress) -> object_store::Result<(Arc<dyn ObjectStore>, &'static str)> {
-    let is_set = |variable: &str| std::env::var_os(variable).is_some();
-    let mut builder = AmazonS3Builder::from_env().with_bucket_name(&address.bucket);
-    for (variable, key, value) in [
-        ("AWS_TIMEOUT", ClientConfigKey::Timeout, TRY_TIME_MAX),
-        (
-            "AWS_CONNECT_TIMEOUT",
-            ClientConfigKey::ConnectTimeout,
-            CONNECT_TIME_MAX,
-        ),
-    ] {
-        if !is_set(variable) {
-            builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
-        }
-    }
-    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
-    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    if is_plain {
-        // A machine without certificates of authorities may speak to a store without TLS.
-        let key = AmazonS3ConfigKey::Client(ClientConfigKey::NoSystemCertificates);
-        builder = builder.with_config(key, "true");
-    }
-    let hint = if is_plain && !is_set("AWS_ALLOW_HTTP") {
-        " (an endpoint without TLS needs AWS_ALLOW_HTTP=true)"
-    } else if !CREDENTIALS.iter().any(|variable| is_set(variable)) {
-        " (AWS_ACCESS_KEY_ID is not set, and this machine's role was asked)"
-    } else {
-        ""
-    };
-    let store = builder.with_retry(RetryConfig {
-        backoff: BackoffConfig::default(),
-        max_retries: RETRIES_MAX,
-        retry_timeout: RETRY_TIME_MAX,
-    });
-    Ok((Arc::new(store.build()?), hint))
-}
-
 /// An error of the whole place: whatever is asked next would fail as well.
 pub fn gone(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, why.to_owned())
@@ -260,7 +207,9 @@ fn failure(error: &object_store::Error, hint: &str) -> io::Error {
     use object_store::Error as Failed;
     let reason = reason(error);
     match error {
-        Failed::NotFound { .. } if reason.contains("NoSuchBucket") => gone(&reason),
+        Failed::NotFound { .. } if NO_BUCKET.iter().any(|code| reason.contains(code)) => {
+            gone(&reason)
+        }
         Failed::NotFound { .. } => io::Error::new(io::ErrorKind::NotFound, reason),
         Failed::PermissionDenied { .. } | Failed::Unauthenticated { .. } => {
             gone(&format!("the store refuses access: {reason}{hint}"))
