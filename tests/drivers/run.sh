@@ -256,7 +256,7 @@ run_own() {
 }
 
 # What suites of their own run.
-elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py --ignore=test_stopping.py
+elsewhere=(--ignore=pymongo_suite --ignore=test_archive.py --ignore=test_backup.py --ignore=test_restore_part.py --ignore=test_object_store.py --ignore=test_fsync_lock.py --ignore=test_crash.py --ignore=test_history.py --ignore=test_transaction_history.py --ignore=test_interrupts.py --ignore=test_memory.py --ignore=test_memory_budget.py --ignore=test_stopping.py
     --ignore=monitoring --ignore=packages --ignore=logins --ignore=tools)
 
 run_suite() {
@@ -270,7 +270,7 @@ run_suite() {
         mongosh) run_mongosh ;;
         examples) run_examples ;;
         logins) run_pytest "$suite" newest logins/test_logins.py ;;
-        crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_transaction_history.py test_backup.py test_object_store.py test_archive.py test_fsync_lock.py ;;
+        crash) run_pytest "$suite" newest -s test_crash.py test_history.py test_transaction_history.py test_backup.py test_restore_part.py test_object_store.py test_archive.py test_fsync_lock.py ;;
         hostile) run_pytest "$suite" newest test_interrupts.py test_memory.py test_memory_budget.py test_stopping.py ;;
         monitoring) run_pytest "$suite" newest monitoring ;;
         packages) run_pytest "$suite" newest packages/test_packages.py ;;

@@ -1,12 +1,20 @@
 //! A server's address, as it stands in a URI and in what a set says of its members.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// The port of a server whose address names none.
 const PORT_DEFAULT: u16 = 27_017;
+
+/// The connection string of a server that listens at a socket of the file system.
+#[must_use]
+pub fn uri_of_socket(path: &Path) -> String {
+    let path = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    format!("mongodb://{path}/")
+}
 
 /// A host and a port, or a socket of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,5 +102,16 @@ mod tests {
         ] {
             assert_eq!(Address::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_reached_by_its_uri() {
+        let path = Path::new("/tmp/a b@c%/q-1.sock");
+        let uri = uri_of_socket(path);
+        let host = uri
+            .strip_prefix("mongodb://")
+            .unwrap()
+            .trim_end_matches('/');
+        assert_eq!(Address::parse(host).unwrap().path(), Some(path));
     }
 }

@@ -39,7 +39,7 @@ mod stream;
 mod tls;
 mod uri_options;
 
-pub use address::Address;
+pub use address::{Address, uri_of_socket};
 pub use connection::{Connection, Sequence};
 pub use connection_string::{ConnectionString, Login, TlsOptions};
 pub use cursor::Cursor;

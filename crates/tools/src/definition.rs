@@ -85,28 +85,47 @@ pub fn definitions(
     collection: Option<&str>,
     is_wanted: &dyn Fn(&Namespace) -> bool,
 ) -> Result<Vec<Definition>> {
+    let mut found = Vec::new();
+    for entry in &listed(connection, database, collection)? {
+        let Some(name) = name_of_users(entry) else {
+            continue;
+        };
+        if is_wanted(&Namespace::new(database, name)) {
+            found.push(of_entry(connection, database, name, entry)?);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// The names of the collections and views of a database, without those of the system's own.
+pub fn names(connection: &mut Connection, database: &str) -> Result<Vec<String>> {
+    let listed = listed(connection, database, None)?;
+    let names = listed.iter().filter_map(name_of_users);
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// What `listCollections` says of all of a database, or of one.
+fn listed(
+    connection: &mut Connection,
+    database: &str,
+    collection: Option<&str>,
+) -> Result<Vec<Document>> {
     let mut command = doc! { "listCollections": 1 };
     if let Some(name) = collection {
         command.append("filter", doc! { "name": name });
     }
     let at = format!("listCollections of `{database}`");
-    let listed = connection
+    connection
         .cursor(database, &command)
         .and_then(quarry_client::Cursor::collect)
-        .map_err(Error::server(at))?;
-    let mut found = Vec::new();
-    for entry in &listed {
-        let Some(name) = entry.get_str("name") else {
-            continue;
-        };
-        let is_own = name.starts_with("system.") && name != SYSTEM_JS;
-        if is_own || !is_wanted(&Namespace::new(database, name)) {
-            continue;
-        }
-        found.push(of_entry(connection, database, name, entry)?);
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
+        .map_err(Error::server(at))
+}
+
+/// The name of a listed collection; none of one of the system's own.
+fn name_of_users(entry: &Document) -> Option<&str> {
+    let name = entry.get_str("name")?;
+    (!name.starts_with("system.") || name == SYSTEM_JS).then_some(name)
 }
 
 fn of_entry(

@@ -27,6 +27,7 @@ mod loader;
 mod metadata;
 pub mod migrate;
 mod namespaces;
+pub mod narrow;
 mod new_file;
 mod oplog;
 mod progress;
@@ -37,6 +38,7 @@ mod time_series;
 mod users;
 
 pub use error::{Error, Result};
+pub use namespaces::SelectionFlags;
 pub use progress::Progress;
 
 use std::process::ExitCode;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use clap::Args;
+
 use crate::error::{Error, Result};
 
 /// More variables than any pattern of a person has; matching tries all their lengths.
@@ -122,6 +124,39 @@ fn matched_from<'t>(parts: &[Part], text: &'t str, found: &mut Vec<&'t str>) -> 
             }
             false
         }
+    }
+}
+
+/// The flags that choose collections and give them other names.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SelectionFlags {
+    /// Only collections of this pattern, in which `*` is any text; may be given more than once
+    #[arg(id = "ns_include", long = "nsInclude", value_name = "PATTERN")]
+    include: Vec<String>,
+    /// No collections of this pattern
+    #[arg(id = "ns_exclude", long = "nsExclude", value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Give collections of this pattern another name, in which `*` and `$name$` are what they were
+    #[arg(id = "ns_from", long = "nsFrom", value_name = "PATTERN")]
+    from: Vec<String>,
+    /// The other name
+    #[arg(id = "ns_to", long = "nsTo", value_name = "PATTERN")]
+    to: Vec<String>,
+}
+
+impl SelectionFlags {
+    /// Whether a pattern chooses some collections out of all.
+    #[must_use]
+    pub fn chooses(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty()
+    }
+
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    /// A pattern is none, or the pairs of names do not fit together.
+    pub fn selection(&self) -> Result<Selection> {
+        Selection::new(&self.include, &self.exclude, &self.from, &self.to)
     }
 }
 

@@ -5,6 +5,7 @@
 //! show or change settings know its configuration and parameters.
 
 pub mod add_user;
+pub mod alone;
 pub mod background;
 pub mod config;
 pub mod data_directory;

@@ -4,6 +4,7 @@
 //! listened to before the data is opened, so that a long replay can be stopped; a second SIGTERM or SIGINT ends the
 //! process at once. Stopping lets writes end, interrupts everything else (`stopping`), and makes everything durable.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::backup::journal_archive::JournalArchive;
 use crate::backup::{archiving, live_copy};
 use crate::commands::{options_document, rotate_all};
 use crate::net::certificates::Certificates;
-use crate::net::listener::Listener;
+use crate::net::listener::{Accepting, Listener};
 use crate::net::waking;
 use crate::observe::counters::Counter;
 use crate::observe::log;
@@ -304,12 +305,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
         }
         (Err(failure), None) => return Err(failure),
     };
-    let spill_files = SpillFiles::open(
-        &server.config.data_directory,
-        shares.spill_files_max,
-        server.config.encryption.is_some(),
-    );
-    spilling::install(Box::new(spill_files.map_err(Failure::data_directory)?));
+    open_spill_files(server, &shares).map_err(Failure::data_directory)?;
     if let Some(audit) = &server.audit {
         let noted = audit.note_start(&options_document(&server.config));
         noted.map_err(|error| BadOptions(error.message))?;
@@ -324,15 +320,7 @@ fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
     archiving::start(server).map_err(Failure::data_directory)?;
     history::recorder::start(server).map_err(Failure::data_directory)?;
     let admin_port = admin::start(server, shares.admin_max).map_err(Failure::network)?;
-    TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
-    BUDGET.shrink_within(Process {
-        bytes_max: server.parameters.memory_budget_mb << 20,
-        own_bytes: Box::new(process_figures::own_bytes),
-        counted_bytes: Box::new(move || server.request_memory.used_bytes()),
-    });
-    let resume = waking::start(server).map_err(Failure::network)?;
-    server.parking.start(resume).map_err(Failure::network)?;
-    let accepting = listener.start(server).map_err(Failure::network)?;
+    let accepting = accept(server, &listener).map_err(Failure::network)?;
     directory.write_port(listener.port()).map_err(|error| {
         Failure::data_directory(format!(
             "data directory `{}`: {error}",
@@ -448,13 +436,38 @@ fn share_descriptors(config: &mut Config) -> Shares {
     shares
 }
 
-/// Opens the data for a command that does one thing and ends: it listens nowhere and takes no signals.
+/// Operations write what they cannot hold into files of the data directory from now on.
+fn open_spill_files(server: &Server, shares: &Shares) -> io::Result<()> {
+    let spill_files = SpillFiles::open(
+        &server.config.data_directory,
+        shares.spill_files_max,
+        server.config.encryption.is_some(),
+    )?;
+    spilling::install(Box::new(spill_files));
+    Ok(())
+}
+
+/// Begins to take connections, with what those need of the whole process.
+pub fn accept(server: &'static Server, listener: &Listener) -> io::Result<Accepting> {
+    TURNS.count_operations(Box::new(move || server.counters.get(Counter::Requests)));
+    BUDGET.shrink_within(Process {
+        bytes_max: server.parameters.memory_budget_mb << 20,
+        own_bytes: Box::new(process_figures::own_bytes),
+        counted_bytes: Box::new(move || server.request_memory.used_bytes()),
+    });
+    server.parking.start(waking::start(server)?)?;
+    listener.start(server)
+}
+
+/// Opens the data for a command that does one thing and ends: it takes no signals, and listens nowhere yet.
 pub fn open_alone(mut config: Config) -> Result<&'static Server, String> {
     let parameters = Parameters::new(&config).map_err(|error| error.0)?;
     let shares = share_descriptors(&mut config);
     let shutdown = Arc::new(Shutdown::default());
-    open(config, parameters, None, shares.tables_max, &shutdown, None)
-        .map_err(|failure| failure.line)
+    let server = open(config, parameters, None, shares.tables_max, &shutdown, None)
+        .map_err(|failure| failure.line)?;
+    open_spill_files(server, &shares).map_err(|error| error.to_string())?;
+    Ok(server)
 }
 
 /// Opens the engine and the database on it. The server is never freed: connections hold it until the process ends.

@@ -1,6 +1,9 @@
 //! `quarry restore`: makes a data directory of a backup, and of an archive of the journal behind it: as the data was at a moment.
 //!
 //! Each chunk is checked as it is written. A directory in which a restore was cut off says so, and no server starts on it.
+//!
+//! Some collections out of the whole: the whole is restored, opened, and answered from to this process alone. What was not chosen is dropped there, or
+//! what was chosen is copied into a running server, and the directory removed.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,12 +15,15 @@ use quarry_journal::archive::Rebuilt;
 use quarry_journal::files::real::create_durably;
 
 use quarry_tools::Progress;
+use quarry_tools::migrate::{self, Destination, Migrate};
+use quarry_tools::narrow::{self, Narrowed};
 
 use crate::backup::batch::{Batch, RealDisk};
 use crate::backup::manifest::{BackedUpFile, Manifest};
 use crate::backup::place::Access;
 use crate::backup::repository::{Repository, chunk_bytes};
-use crate::process::config::Restore;
+use crate::process::alone::Alone;
+use crate::process::config::{EngineName, Restore};
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
 use crate::process::engine::JOURNAL;
 use crate::tools::archive;
@@ -27,20 +33,35 @@ use crate::tools::say::say;
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
     match restore(options) {
-        Ok(Restored { manifest, end }) => {
-            let moment = end.map_or(String::new(), |end| {
+        Ok(Restored {
+            manifest,
+            end,
+            part,
+        }) => {
+            let moment = end.map(|end| {
                 let (seconds, count) = (end.cluster_time >> 32, end.cluster_time as u32);
-                format!(
-                    " and goes on to record {}, cluster time {seconds},{count}",
-                    end.last_lsn
-                )
+                format!("to record {}, cluster time {seconds},{count}", end.last_lsn)
             });
-            say!(
-                "{} was restored into `{path}`{moment}: quarry serve --engine {} --dbpath {path}",
-                manifest.id,
-                manifest.engine,
-                path = options.dbpath.display(),
-            );
+            let up_to = |words: &str| match &moment {
+                Some(moment) => format!(" {words} {moment}"),
+                None => String::new(),
+            };
+            let (id, engine, path) = (&manifest.id, &manifest.engine, options.dbpath.display());
+            let serve = format!("quarry serve --engine {engine} --dbpath {path}");
+            match part {
+                Part::All => say!(
+                    "{id} was restored into `{path}`{}: {serve}",
+                    up_to("and goes on")
+                ),
+                Part::Kept { kept, dropped } => say!(
+                    "{kept} collections of {id} were restored into `{path}`{}, without {dropped} others: {serve}",
+                    up_to("up")
+                ),
+                Part::Copied => say!(
+                    "the collections of {id} were copied{}, and `{path}` is removed again",
+                    up_to("as they were up")
+                ),
+            }
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -55,9 +76,27 @@ struct Restored {
     manifest: Manifest,
     /// Where it ends, if it went on behind the backup.
     end: Option<Rebuilt>,
+    part: Part,
+}
+
+/// The collections that were restored.
+enum Part {
+    All,
+    /// These are in the data directory, of so many more.
+    Kept {
+        kept: u64,
+        dropped: u64,
+    },
+    /// They are in a running server, and there is no data directory.
+    Copied,
 }
 
 fn restore(options: &Restore) -> Result<Restored, String> {
+    let selection = &options.part.selection;
+    let names = selection.selection().map_err(|error| error.to_string())?;
+    if names.renames() && options.part.into.is_none() {
+        return Err("--nsFrom and --nsTo go with --into".into());
+    }
     let repository = Repository::open(&options.from, Access::Read)?;
     let way = match (moment::parse(&options.moment)?, &options.moment.archive) {
         (Some(moment), Some(archive)) => {
@@ -74,7 +113,7 @@ fn restore(options: &Restore) -> Result<Restored, String> {
     let path = &options.dbpath;
     let failed = |error: io::Error| format!("`{}`: {error}", path.display());
     refuse_used(path)?;
-    let _locked = DataDirectory::lock(path)?;
+    let locked = DataDirectory::lock(path)?;
     // Another one may have filled it before the lock.
     refuse_used(path)?;
     let mark = path.join(RESTORING_FILE);
@@ -82,18 +121,71 @@ fn restore(options: &Restore) -> Result<Restored, String> {
         .and_then(|mark| mark.sync_all())
         .map_err(failed)?;
     sync(path).map_err(failed)?;
-    let progress = Progress::of_bytes("restoring", Some(manifest.bytes()));
-    let mut batch = Batch::new(&RealDisk);
-    for file in &manifest.files {
-        write(&repository, file, path, &mut batch, &progress)?;
-    }
-    batch.finish().map_err(failed)?;
-    drop(progress);
+    write_files(&repository, &manifest, path)?;
     let end = way.map(|way| go_on(&way, &manifest, path)).transpose()?;
-    fs::remove_file(&mark)
-        .and_then(|()| sync(path))
-        .map_err(failed)?;
-    Ok(Restored { manifest, end })
+    let part = match &options.part.into {
+        Some(uri) => {
+            let copied = copy_into(uri, options, &manifest);
+            drop(locked);
+            fs::remove_dir_all(path).map_err(failed)?;
+            copied?;
+            Part::Copied
+        }
+        None => {
+            let part = match selection.chooses() {
+                true => keep_chosen(options, &manifest)?,
+                false => Part::All,
+            };
+            fs::remove_file(&mark)
+                .and_then(|()| sync(path))
+                .map_err(failed)?;
+            part
+        }
+    };
+    Ok(Restored {
+        manifest,
+        end,
+        part,
+    })
+}
+
+/// Opens what was restored, and drops the collections that were not chosen.
+fn keep_chosen(options: &Restore, manifest: &Manifest) -> Result<Part, String> {
+    let opened = open(options, manifest)?;
+    let narrowed = narrow::narrow(&opened.uri(), &options.part.selection);
+    let closed = opened.close();
+    let Narrowed { kept, dropped } = narrowed.map_err(|error| error.to_string())?;
+    closed?;
+    match kept {
+        0 => Err(format!(
+            "{} has no collection of that name: `{}` can be removed",
+            manifest.id,
+            options.dbpath.display()
+        )),
+        _ => Ok(Part::Kept { kept, dropped }),
+    }
+}
+
+/// Opens what was restored, and copies the collections that were chosen into a running server.
+fn copy_into(uri: &str, options: &Restore, manifest: &Manifest) -> Result<(), String> {
+    let part = &options.part;
+    let opened = open(options, manifest)?;
+    let destination = Destination {
+        uri: uri.to_owned(),
+        password_file: part.into_password_file.clone(),
+        drop: part.drop,
+    };
+    let copy = Migrate::of_rest(opened.uri(), &destination, &part.selection);
+    let copied = migrate::migrate(&copy);
+    let closed = opened.close();
+    copied.map_err(|error| error.to_string())?;
+    closed
+}
+
+fn open(options: &Restore, manifest: &Manifest) -> Result<Alone, String> {
+    let engine = EngineName::parse(&manifest.engine);
+    let engine = engine.ok_or_else(|| format!("an engine `{}` is not known", manifest.engine))?;
+    Alone::open(&options.dbpath, engine, &options.part.key)
 }
 
 /// Refuses a directory that has anything but a lock.
@@ -136,6 +228,17 @@ fn go_on(way: &Way, manifest: &Manifest, path: &Path) -> Result<Rebuilt, String>
     let (line, cut_lsn) = (&way.line, way.cut.lsn);
     let rebuilt = (way.history).rebuild(line, &files, manifest.lsn, cut_lsn, &mut note);
     rebuilt.map_err(|error| bad(&error))
+}
+
+/// Writes every file of the backup, durably.
+fn write_files(repository: &Repository, manifest: &Manifest, path: &Path) -> Result<(), String> {
+    let progress = Progress::of_bytes("restoring", Some(manifest.bytes()));
+    let mut batch = Batch::new(&RealDisk);
+    for file in &manifest.files {
+        write(repository, file, path, &mut batch, &progress)?;
+    }
+    let finished = batch.finish();
+    finished.map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
 fn write(

@@ -27,7 +27,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::change_stream::{self, NO_CHANGE_STREAMS};
 use crate::definition::{self, Definition, Kind};
 use crate::error::{Error, Result};
-use crate::namespaces::{Namespace, Selection};
+use crate::namespaces::{Namespace, Selection, SelectionFlags};
 use crate::server;
 use crate::users::{self, Accounts};
 use follow::Follower;
@@ -36,6 +36,7 @@ use places::{Place, Places};
 /// How often unique indexes are tried while the source is written to.
 const INDEX_ATTEMPTS_MAX: usize = 50;
 const DUPLICATE_KEY: i32 = 11_000;
+const WRITERS_DEFAULT: u8 = 4;
 /// The database of users, whose changes no stream of a whole deployment has.
 const WITHOUT_CHANGES: &str = "admin";
 
@@ -63,27 +64,55 @@ pub struct Migrate {
     /// Remove each collection from the server that gets it first
     #[arg(long)]
     drop: bool,
-    /// Only collections of this pattern, in which `*` is any text; may be given more than once
-    #[arg(long = "nsInclude", value_name = "PATTERN")]
-    include: Vec<String>,
-    /// No collections of this pattern
-    #[arg(long = "nsExclude", value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Give collections of this pattern another name, in which `*` and `$name$` are what they were
-    #[arg(long = "nsFrom", value_name = "PATTERN")]
-    from: Vec<String>,
-    /// The other name
-    #[arg(long = "nsTo", value_name = "PATTERN")]
-    to: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionFlags,
     /// Leave users and roles
     #[arg(long = "noUsers")]
     no_users: bool,
     /// Connections that insert
-    #[arg(long = "numInsertionWorkers", short = 'j', value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long = "numInsertionWorkers", short = 'j', value_name = "COUNT", default_value_t = WRITERS_DEFAULT, value_parser = clap::value_parser!(u8).range(1..=64))]
     writers: u8,
     /// Say nothing but errors
     #[arg(long)]
     quiet: bool,
+    /// Nobody writes to the source, so that there are no changes to ask for
+    #[arg(skip)]
+    is_at_rest: bool,
+}
+
+impl Migrate {
+    /// A copy of collections of a source that nobody writes to, without its users and roles.
+    #[must_use]
+    pub fn of_rest(
+        source: String,
+        destination: &Destination,
+        selection: &SelectionFlags,
+    ) -> Migrate {
+        Migrate {
+            source,
+            destination: destination.uri.clone(),
+            source_password: None,
+            destination_password: destination.password_file.clone(),
+            once: true,
+            drop: destination.drop,
+            selection: selection.clone(),
+            no_users: true,
+            writers: WRITERS_DEFAULT,
+            quiet: false,
+            is_at_rest: true,
+        }
+    }
+}
+
+/// Where [`Migrate::of_rest`] carries collections to.
+#[derive(Debug)]
+pub struct Destination {
+    /// The server, with user and options as drivers take them.
+    pub uri: String,
+    /// The file whose first line is the password of the URI's user.
+    pub password_file: Option<PathBuf>,
+    /// Whether a collection that is there is removed first; without it that is an error.
+    pub drop: bool,
 }
 
 /// Migrates; the exit code of the process.
@@ -109,13 +138,12 @@ struct Migration<'m> {
     destination: Connection,
 }
 
-fn migrate(options: &Migrate) -> Result<()> {
-    let selection = Selection::new(
-        &options.include,
-        &options.exclude,
-        &options.from,
-        &options.to,
-    )?;
+/// Like [`run`], but for a caller who says himself what became of it.
+///
+/// # Errors
+/// What was copied until then is in the destination.
+pub fn migrate(options: &Migrate) -> Result<()> {
+    let selection = options.selection.selection()?;
     let passwords = [&options.source_password, &options.destination_password];
     let takes_input =
         |path: &&Option<PathBuf>| path.as_deref().is_some_and(server::is_standard_input);
@@ -207,6 +235,9 @@ impl Migration<'_> {
 
     /// The place in the source's changes as it is now; none where the source has no change streams and does not need to have.
     fn token(&mut self) -> Result<Option<quarry_bson::Document>> {
+        if self.options.is_at_rest {
+            return Ok(None);
+        }
         match change_stream::current_token(&mut self.source) {
             Ok(token) => Ok(Some(token)),
             Err(error) if error.code() == Some(NO_CHANGE_STREAMS) && self.options.once => {

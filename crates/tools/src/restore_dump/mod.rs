@@ -25,7 +25,7 @@ use quarry_client::Connection;
 use crate::definition::{self, Definition, Kind};
 use crate::error::{Error, Result};
 use crate::loader::{Batch, Loader, Target, Verb};
-use crate::namespaces::{Namespace, Selection};
+use crate::namespaces::{Namespace, Selection, SelectionFlags};
 use crate::progress::Progress;
 use crate::server::{self, ServerFlags};
 use crate::time_series::{self, Series};
@@ -60,18 +60,8 @@ pub struct RestoreDump {
     /// The collection that the file is of
     #[arg(long, short = 'c', requires = "db")]
     collection: Option<String>,
-    /// Only collections of this pattern, in which `*` is any text; may be given more than once
-    #[arg(long = "nsInclude", value_name = "PATTERN")]
-    include: Vec<String>,
-    /// No collections of this pattern
-    #[arg(long = "nsExclude", value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Give collections of this pattern another name, in which `*` and `$name$` are what they were
-    #[arg(long = "nsFrom", value_name = "PATTERN")]
-    from: Vec<String>,
-    /// The other name
-    #[arg(long = "nsTo", value_name = "PATTERN")]
-    to: Vec<String>,
+    #[command(flatten)]
+    selection: SelectionFlags,
     /// Remove each collection of the dump from the server first
     #[arg(long)]
     drop: bool,
@@ -97,7 +87,7 @@ pub struct RestoreDump {
     #[arg(long)]
     quiet: bool,
     /// Apply the oplog of the dump behind its documents, so that all are of one moment
-    #[arg(long = "oplogReplay", conflicts_with_all = ["db", "include", "from", "to"])]
+    #[arg(long = "oplogReplay", conflicts_with_all = ["db", "ns_include", "ns_from", "ns_to"])]
     oplog_replay: bool,
     /// Apply only what was made before this time, as seconds since 1970 and the number of an entry within its second
     #[arg(long = "oplogLimit", value_name = "SECONDS[:NUMBER]", requires = "oplog_replay", value_parser = replay::limit)]
@@ -137,12 +127,7 @@ fn restore(options: &RestoreDump) -> Result<()> {
             "--passwordFile - and an archive cannot both be the standard input",
         ));
     }
-    let selection = Selection::new(
-        &options.include,
-        &options.exclude,
-        &options.from,
-        &options.to,
-    )?;
+    let selection = options.selection.selection()?;
     let restorer = Restorer::new(options, selection)?;
     match &options.archive {
         Some(path) => archive_input::restore(restorer, path),

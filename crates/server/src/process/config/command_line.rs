@@ -150,13 +150,13 @@ pub enum BackupCommand {
     Create(CreateBackup),
     /// List the backups of a repository
     List {
-        /// The repository, a directory or s3://BUCKET/PREFIX
+        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Address,
     },
     /// Read every byte of a backup, or of all, and check it
     Verify {
-        /// The repository, a directory or s3://BUCKET/PREFIX
+        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Address,
         /// The backup; all without it
@@ -164,7 +164,7 @@ pub enum BackupCommand {
     },
     /// Remove backups, and what only they needed
     Remove {
-        /// The repository, a directory or s3://BUCKET/PREFIX
+        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Address,
         /// The backups
@@ -182,7 +182,7 @@ pub enum BackupCommand {
 /// The flags of `quarry backup create`.
 #[derive(Debug, Args)]
 pub struct CreateBackup {
-    /// The repository, a directory or s3://BUCKET/PREFIX with credentials in the environment; made when it is missing
+    /// The repository: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX with credentials in the environment; made when it is missing
     #[arg(long, value_name = "REPOSITORY", value_parser = address())]
     pub to: Address,
     /// Data directory of the server, whose port is found there
@@ -204,7 +204,7 @@ pub struct CreateBackup {
 /// The flags of `quarry restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The repository, a directory or s3://BUCKET/PREFIX
+    /// The repository, a directory or a store as in s3://BUCKET/PREFIX
     #[arg(long, value_name = "REPOSITORY", value_parser = address())]
     pub from: Address,
     /// The backup; the latest without it
@@ -215,6 +215,26 @@ pub struct Restore {
     pub dbpath: PathBuf,
     #[command(flatten)]
     pub moment: RestoreMoment,
+    #[command(flatten)]
+    pub part: RestorePart,
+}
+
+/// The part that `quarry restore` takes out of the whole, and where it goes; without one it is all, in the data directory.
+#[derive(Debug, Default, Args)]
+pub struct RestorePart {
+    #[command(flatten)]
+    pub selection: quarry_tools::SelectionFlags,
+    /// Copy collections into this running server, under their other names if --nsFrom and --nsTo give any, and remove the data directory again
+    #[arg(long, value_name = "URI")]
+    pub into: Option<String>,
+    /// File whose first line is the password of that server's user; `-` is the standard input
+    #[arg(long = "intoPasswordFile", value_name = "FILE", requires = "into")]
+    pub into_password_file: Option<PathBuf>,
+    /// Remove each collection from that server first
+    #[arg(long, requires = "into")]
+    pub drop: bool,
+    #[command(flatten)]
+    pub key: KeyFileOption,
 }
 
 /// The moment that `quarry restore` goes on to behind the backup; without one it is that of the backup.
@@ -272,7 +292,7 @@ pub enum ArchiveCommand {
     Remove {
         #[command(flatten)]
         place: ArchivePlace,
-        /// The repository, a directory or s3://BUCKET/PREFIX
+        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Address,
     },
