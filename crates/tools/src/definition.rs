@@ -105,7 +105,7 @@ pub fn names(connection: &mut Connection, database: &str) -> Result<Vec<String>>
     Ok(names.map(str::to_owned).collect())
 }
 
-/// What `listCollections` says of all of a database, or of one.
+/// The documents that `listCollections` has of a database, or of one collection in it.
 fn listed(
     connection: &mut Connection,
     database: &str,

@@ -20,9 +20,9 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
 const TRY_TIME_MAX: &str = "90 seconds";
 const CONNECT_TIME_MAX: &str = "10 seconds";
 
-/// What the environment says of the stores of one kind.
+/// The variables of the environment that stores of one kind have.
 struct Environment {
-    /// Of the variables that all kinds have.
+    /// The beginning of those that all kinds have.
     prefix: &'static str,
     /// The variables that say that credentials are there, whatever they are worth.
     credentials: &'static [&'static str],
