@@ -156,6 +156,10 @@ def test_what_cannot_be_is_said_and_serves_nobody(durable, backed_up, tmp_path):
         assert not (tmp_path / "part").exists()
     ended = quarry(*restore, "--nsInclude", "shop.nothing")
     assert ended.returncode == 1 and "has no collection of that name" in ended.stderr
+    into = ["--dbpath", tmp_path / "scratch", "--into", durable.uri]
+    ended = quarry(*restore[:3], *into, "--nsInclude", "shop.nothing")
+    assert ended.returncode == 1 and "has no collection of that name" in ended.stderr
+    assert not (tmp_path / "scratch").exists()
     # A directory that is not what was asked for is not served.
     ended = quarry("serve", "--dbpath", tmp_path / "part", "--engine", durable.engine, "--port", "0")
     assert ended.returncode != 0

@@ -158,7 +158,7 @@ fn keep_chosen(options: &Restore, manifest: &Manifest) -> Result<Part, String> {
     closed?;
     match kept {
         0 => Err(format!(
-            "{} has no collection of that name: `{}` can be removed",
+            "{}: it has no collection of that name, and `{}` can be removed",
             manifest.id,
             options.dbpath.display()
         )),
@@ -178,7 +178,7 @@ fn copy_into(uri: &str, options: &Restore, manifest: &Manifest) -> Result<(), St
     let copy = Migrate::of_rest(opened.uri(), &destination, &part.selection);
     let copied = migrate::migrate(&copy);
     let closed = opened.close();
-    copied.map_err(|error| error.to_string())?;
+    copied.map_err(|error| format!("{}: {error}", manifest.id))?;
     closed
 }
 

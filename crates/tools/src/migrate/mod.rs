@@ -182,6 +182,9 @@ impl Migration<'_> {
     fn run(mut self) -> Result<()> {
         let token = self.token()?;
         let items = self.items()?;
+        if items.is_empty() && self.options.is_at_rest {
+            return Err(Error::usage("it has no collection of that name"));
+        }
         self.check(&items, token.is_some())?;
         self.announce_series(&items);
         self.make_collections(&items)?;
