@@ -48,7 +48,7 @@ RUN_STEP := release build without RocksDB
 endif
 
 .PHONY: help build run package package-test test test-rust test-drivers cookbook-million test-pymongo lint docs bench bench-crud bench-pipeline bench-concurrent bench-collections \
-	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-tools bench-instructions report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
+	bench-durability bench-encryption bench-hostile bench-language bench-security bench-sessions bench-shortcuts bench-timing bench-tools bench-instructions pictures report-layers bench-bson bench-journal bench-mdbx fuzz one-of-each torture bootstrap bootstrap-lint bootstrap-drivers clean-drivers
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -161,6 +161,9 @@ bench-tools: build ## backups beside `cp`, what a client feels of them, restores
 bench-instructions: build ## instructions of each operation and memory of an idle connection; BEFORE=path/to/quarry beside an earlier build
 	@scripts/bootstrap.sh valgrind
 	@QUARRY=$(QUARRY) $(BENCH) instructions $(if $(BEFORE),--before $(BEFORE))
+
+pictures: build bootstrap-drivers ## the pictures of the console's views in docs/pictures (some minutes)
+	@QUARRY=$(QUARRY) $(PYTHON) tests/drivers/monitoring/pictures.py
 
 report-layers: build ## where the time of inserts and point queries goes, by layer: a table and a picture
 	@QUARRY=$(QUARRY) $(BENCH) layers

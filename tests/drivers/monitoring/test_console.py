@@ -7,6 +7,7 @@ from pymongo import MongoClient
 from pymongo.errors import DuplicateKeyError
 
 from chromium import Chromium
+from pictures import PICTURES, VIEWS
 
 # The row of an operation: its cells' text, its count since the start, and its bar's parts in percent.
 ROW = """(() => {
@@ -134,6 +135,16 @@ def test_the_history_outlives_a_server_that_was_killed(start, tmp_path):
         page.evaluate(CHOOSE % ("1", "beside"))
         page.wait_for("document.querySelector('[data-chart=\"Memory\"] .u-legend').textContent.includes('beside')")
         assert not page.errors
+
+
+def test_every_view_has_its_picture_in_the_manual(server, page):
+    views = page.evaluate("[...document.querySelectorAll('nav [data-view]')].map(tab => tab.dataset.view)")
+    assert sorted(views) == sorted(VIEWS)
+    manual = (PICTURES.parent / "console.md").read_text()
+    for view in views:
+        picture = PICTURES / f"console-{view}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG") and f"(pictures/{picture.name})" in manual, view
+    assert len(list(PICTURES.glob("console-*.png"))) == len(views)
 
 
 def test_keys_phones_and_the_dark(server, load, page):
