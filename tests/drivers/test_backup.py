@@ -22,6 +22,8 @@ ROUNDS = int(os.environ.get("QUARRY_BACKUP_ROUNDS", "3"))
 # So many backups are kept beside each other; the oldest is checked and removed for another one.
 KEPT_MAX = 10
 WRITERS = 3
+# So many backups of data that no flush has come by, and whose journal is in one segment; more would end both.
+UNFLUSHED_MAX = 3
 PATIENCE_SECONDS = 60
 # A backup has the lowest priority: beside a machine's worth of other work it takes as long as that leaves it nothing.
 QUARRY_SECONDS = 1800
@@ -226,14 +228,14 @@ def test_a_backup_holds_what_the_engine_has_in_memory_alone(durable, tmp_path):
         client.load.held.create_index("n")
         before = flushes()
         states = []
-        for by in range(1, ROUNDS + 1):
+        for by in range(1, UNFLUSHED_MAX + 1):
             state = change(by)
             name, all_mb, new_mb = create(durable, repository)
             states.append((name, state))
             assert by == 1 or new_mb < all_mb, "what two backups share of the journal is kept once"
         assert flushes() == before or durable.engine != "rocksdb", "a backup is no reason for a flush"
         # What is acknowledged later is in none of them.
-        change(ROUNDS + 1)
+        change(UNFLUSHED_MAX + 1)
     durable.kill()
     for name, (documents, collections) in states:
         server = restored(repository, tmp_path / name, durable.engine, "--id", name)
