@@ -102,7 +102,7 @@ def photograph(server, view):
         page.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False)
         page.call("Emulation.setScrollbarsHidden", hidden=True)
         show(page)
-        # The figures of a second, and what the pointer would hide.
+        # The page draws its figures anew each second.
         time.sleep(2)
         height = min(height, page.evaluate("Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)"))
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
