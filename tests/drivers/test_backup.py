@@ -14,6 +14,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import ConnectionFailure, OperationFailure
 from quarry_process import Quarry, binary
+from test_encryption import holding, key_file
 from validation import validate_everything
 
 ENGINES = [engine for engine in os.environ.get("QUARRY_ENGINES", "rocksdb,mdbx").split(",") if engine != "memory"]
@@ -354,6 +355,70 @@ def test_damage_is_found_named_and_not_restored(durable, tmp_path):
     listed = quarry("backup", "list", "--from", repository)
     assert listed.returncode == 1
     assert len(listed.stdout.splitlines()) == 2 and f"backup `{later}`: " in listed.stdout
+
+
+def test_a_plain_directory_is_backed_up_encrypted(durable, tmp_path):
+    repository, marker = tmp_path / "repository", b"a word that is nowhere else/7Kq"
+    key, new_key = key_file(tmp_path, "backup key"), key_file(tmp_path, "new backup key")
+    with_backup_key = ["--backupKeyFile", key]
+
+    def write(number):
+        with MongoClient(durable.uri) as client:
+            client.load.things.insert_one({"_id": number, "text": marker.decode()})
+
+    fill(durable, 2_000)
+    write(1)
+    first, _, _ = create(durable, repository, *with_backup_key)
+    write(2)
+    second, all_mb, new_mb = create(durable, repository, *with_backup_key)
+    assert new_mb < all_mb
+    assert holding(durable.directory, marker), "it stands in the directory itself"
+    for shown in (marker, b"quarry backup 1\n", b"journal", second.encode()):
+        assert not holding(repository, shown)
+    # Nothing goes without the key, or with another one; nor is a plain repository taken for an encrypted one.
+    place = ["--from", repository]
+    into = ["--dbpath", tmp_path / "new"]
+    for command in (["backup", "list", *place], ["backup", "verify", *place], ["restore", *place, *into]):
+        for arguments, why in (([], "give --backupKeyFile"), (["--backupKeyFile", new_key], "another key")):
+            ended = quarry(*command, *arguments)
+            assert ended.returncode == 1 and why in ended.stderr, ended.stderr
+    assert not (tmp_path / "new").exists()
+    for arguments, why in (([], "give --backupKeyFile"), (["--backupKeyFile", new_key], "another key")):
+        ended = quarry("backup", "create", "--dbpath", durable.directory, "--to", repository, *arguments)
+        assert ended.returncode == 1 and why in ended.stderr, ended.stderr
+    create(durable, tmp_path / "plain")
+    ended = quarry("backup", "list", "--from", tmp_path / "plain", *with_backup_key)
+    assert ended.returncode == 1 and "it is not encrypted" in ended.stderr
+    open_to_all = key_file(tmp_path, "open to all", mode=0o644)
+    ended = quarry("backup", "list", *place, "--backupKeyFile", open_to_all)
+    assert ended.returncode == 1 and "backupKeyFile" in ended.stderr and "too open" in ended.stderr
+    # Another key takes the place of the first, and no chunk is written for it.
+    chunks = {path: path.stat().st_mtime_ns for path in repository.glob("chunks/*/*")}
+    rotated = ["--backupKeyFile", key, "--newKeyFile", new_key]
+    succeed("backup", "rotate-key", *place, *rotated)
+    assert quarry("backup", "rotate-key", *place, *rotated).returncode == 1
+    assert quarry("backup", "list", *place, *with_backup_key).returncode == 1
+    assert {path: path.stat().st_mtime_ns for path in repository.glob("chunks/*/*")} == chunks
+    with_backup_key = ["--backupKeyFile", new_key]
+    # Damage is found, named and mended as in a plain one.
+    chunk = max(chunks, key=lambda path: path.stat().st_size)
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    found = quarry("backup", "verify", *place, *with_backup_key)
+    assert found.returncode == 1 and f"chunk {chunk.name} is damaged" in found.stdout
+    write(3)
+    third, _, _ = create(durable, repository, *with_backup_key)
+    assert succeed("backup", "verify", *place, third, *with_backup_key).count(": whole") == 1
+    succeed("backup", "remove", *place, first, *with_backup_key)
+    assert [line.split()[0] for line in succeed("backup", "list", *place, *with_backup_key).splitlines()] == [second, third]
+    server = restored(repository, tmp_path / "new", durable.engine, "--id", third, *with_backup_key)
+    try:
+        validate_everything(server.port)
+        with MongoClient(server.uri) as client:
+            assert {thing["_id"] for thing in client.load.things.find({"text": marker.decode()})} == {1, 2, 3}
+    finally:
+        assert server.stop() == 0
 
 
 def test_nothing_is_restored_over_what_is_there(durable, tmp_path):

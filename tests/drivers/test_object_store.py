@@ -375,22 +375,24 @@ def test_what_is_no_repository_is_named(durable, store, repository):
     assert "`ftp://`" in fails("backup", "list", "--from", "ftp://backups/a")
 
 
-def test_an_archive_goes_on_from_a_backup_in_a_store(store, repository, tmp_path):
+@pytest.mark.parametrize("key", ["no key", "a key"])
+def test_an_archive_goes_on_from_a_backup_in_a_store(store, repository, tmp_path, key):
     engine = ENGINES[0]
     archive = tmp_path / "archive"
+    with_backup_key = ["--backupKeyFile", key_file(tmp_path)] if key == "a key" else []
     server = Quarry(tmp_path / "data", engine, ["--journalArchive", str(archive)]).start()
     try:
         with MongoClient(server.uri) as client:
             client.load.things.insert_one({"_id": "before"})
-            create(server, repository)
+            create(server, repository, *with_backup_key)
             client.load.things.insert_one({"_id": "behind"})
         succeed("archive", "flush", "--dbpath", server.directory)
     finally:
         assert server.stop() == 0
-    place = ("--journalArchive", archive, "--from", repository)
+    place = ("--journalArchive", archive, "--from", repository, *with_backup_key)
     assert "can be restored to any moment from" in succeed("archive", "list", *place)
     succeed("archive", "remove", *place)
-    new = restored(repository, tmp_path / "new", engine, "--journalArchive", archive, "--to", "latest")
+    new = restored(repository, tmp_path / "new", engine, "--journalArchive", archive, "--to", "latest", *with_backup_key)
     try:
         with MongoClient(new.uri) as client:
             assert [thing["_id"] for thing in client.load.things.find().sort("_id", 1)] == ["before", "behind"]

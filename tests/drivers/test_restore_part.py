@@ -150,6 +150,7 @@ def test_what_cannot_be_is_said_and_serves_nobody(durable, backed_up, tmp_path):
         (["--nsFrom", "a.b", "--nsTo", "a.c"], "--nsFrom and --nsTo go with --into"),
         (["--nsInclude", "a.$b"], "a variable is written as `$name$`"),
         (["--drop"], "--into"),
+        (["--encryptionKeyFile", key_file(tmp_path)], "--encryptionKeyFile goes with a part"),
     ]:
         ended = quarry(*restore, *arguments)
         assert ended.returncode != 0 and why in ended.stderr, ended.stderr

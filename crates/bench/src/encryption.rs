@@ -65,16 +65,21 @@ const WORKLOADS: [(&str, Command); 3] = [
     }),
 ];
 
+/// A key file in this directory, as words of a command line have it.
+pub fn key_file(directory: &Path) -> io::Result<String> {
+    let path = directory.join("key");
+    fs::write(&path, KEY)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
 /// Runs the bench, prints its table and writes its report.
 pub fn run(options: &Options) -> io::Result<()> {
     let scratch = target_directory()
         .join("bench/data")
         .join(std::process::id().to_string());
     fs::create_dir_all(&scratch)?;
-    let key = scratch.join("key");
-    fs::write(&key, KEY)?;
-    fs::set_permissions(&key, Permissions::from_mode(0o600))?;
-    let key = key.to_string_lossy().into_owned();
+    let key = key_file(&scratch)?;
     let with_key = ["--enableEncryption", "--encryptionKeyFile", &key];
     let mut report = Report::new(
         "encryption",

@@ -16,6 +16,7 @@ use quarry_bson::{Document, doc};
 
 use crate::concurrent::latencies;
 use crate::documents;
+use crate::encryption::key_file;
 use crate::process::{Launch, Server, target_directory};
 use crate::raw_client::RawClient;
 use crate::report::{Report, reached};
@@ -41,6 +42,19 @@ pub struct Options {
     /// How many backups a client is watched beside, each to a place of its own.
     pub backups: u32,
 }
+
+/// A kind of repository.
+struct Kind<'a> {
+    /// As rows of the table have it.
+    name: &'static str,
+    /// Each command that opens it is given these.
+    flags: &'a [&'a str],
+}
+
+const PLAIN: Kind<'static> = Kind {
+    name: "backup",
+    flags: &[],
+};
 
 /// A server and where its tools write.
 struct Place {
@@ -68,7 +82,13 @@ pub fn run(options: &Options) -> io::Result<()> {
     eprintln!("filling");
     let mut client = place.client()?;
     client.insert_all(DATABASE, COLLECTION, (0..options.documents).map(document))?;
-    backups(options, &place, &mut report)?;
+    let key = key_file(&place.scratch)?;
+    backups(options, &place, &PLAIN, &mut report)?;
+    let encrypted = Kind {
+        name: "encrypted backup",
+        flags: &["--backupKeyFile", &key],
+    };
+    backups(options, &place, &encrypted, &mut report)?;
     interchange(options, &place, &mut report)?;
     place.server.stop()?;
     fs::remove_dir_all(&place.scratch)?;
@@ -156,9 +176,11 @@ impl Felt {
         self.beside.add(beside).map_err(io::Error::other)
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, kind: &str, report: &mut Report) {
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-            for (when, times) in [("alone", &self.alone), ("beside a backup", &self.beside)] {
+            let beside = format!("beside {kind}s");
+            let alone = format!("before {kind}s");
+            for (when, times) in [(alone, &self.alone), (beside, &self.beside)] {
                 let case = format!("point query or insert, {when} {name}");
                 let us = ("quarry".into(), us(times, quantile));
                 report.push(&case, "us", "quarry", &[us]);
@@ -168,7 +190,7 @@ impl Felt {
         let least = self.times.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.times.iter().copied().fold(0.0, f64::max);
         report.note(format!(
-            "The 99th percentile of a client beside {} backups is {all:.1} times what it is alone ({least:.1} to {most:.1} times beside single \
+            "The 99th percentile of a client beside {} {kind}s is {all:.1} times what it is alone ({least:.1} to {most:.1} times beside single \
              ones), at most {TIMES_MAX} asked for: {}.",
             self.times.len(),
             reached(all <= TIMES_MAX)
@@ -185,16 +207,23 @@ fn times(alone: &Histogram<u64>, beside: &Histogram<u64>) -> f64 {
     us(beside, 0.99) / us(alone, 0.99)
 }
 
-/// Adds the rates of a backup, of its verification and of a restore, and what a client feels of backups.
-fn backups(options: &Options, place: &Place, report: &mut Report) -> io::Result<()> {
+/// Adds the rates of backups of one kind, of their verification and of a restore, and what a client feels of them.
+fn backups(
+    options: &Options,
+    place: &Place,
+    kind: &Kind<'_>,
+    report: &mut Report,
+) -> io::Result<()> {
+    let Kind { name, flags } = kind;
     let mut felt = Felt::new();
     let (mut seconds, mut copied) = (0.0, 0.0);
     let mut bytes = 0;
     let data = place.server.directory.to_string_lossy().into_owned();
     for number in 0..options.backups {
-        eprintln!("backup {} of {}", number + 1, options.backups);
-        let repository = place.path(&format!("backup{number}"));
+        eprintln!("{name} {} of {}", number + 1, options.backups);
+        let repository = place.path(&format!("{name} {number}"));
         let words = ["backup", "create", "--to", &repository, "--dbpath", &data];
+        let words = [&words, *flags].concat();
         let alone = watch(place, QUIET, || Ok(()))?.0;
         let (beside, took) = watch(place, Duration::ZERO, || quarry(&words))?;
         felt.add(&alone, &beside)?;
@@ -213,44 +242,31 @@ fn backups(options: &Options, place: &Place, report: &mut Report) -> io::Result<
         ("quarry".into(), megabytes / seconds),
         ("cp".into(), megabytes / copied),
     ];
-    report.push("backup beside a client", "MB/s", "quarry", &sides);
-    felt.report(report);
-    let repository = place.path("backup0");
+    report.push(&format!("{name} beside a client"), "MB/s", "quarry", &sides);
+    felt.report(name, report);
+    let repository = place.path(&format!("{name} 0"));
     let megabytes = bytes_below(repository.as_ref())? as f64 / 1e6;
-    let took = quarry(&["backup", "verify", "--from", &repository])?;
-    report.push(
-        "backup verify",
-        "MB/s",
-        "quarry",
-        &[("quarry".into(), megabytes / took)],
-    );
-    restore(options, place, &repository, megabytes, report)
+    let took = quarry(&[&["backup", "verify", "--from", &repository], *flags].concat())?;
+    let rate = [("quarry".into(), megabytes / took)];
+    report.push(&format!("{name}: verify"), "MB/s", "quarry", &rate);
+    let restored = place.path("restored");
+    let words = ["restore", "--from", &repository, "--dbpath", &restored];
+    let took = quarry(&[&words, *flags].concat())?;
+    let rate = [("quarry".into(), megabytes / took)];
+    report.push(&format!("{name}: restore"), "MB/s", "quarry", &rate);
+    check_restored(options, place, restored.as_ref())
 }
 
-/// Adds the rate of a restore, and looks whether a server finds all documents in it.
-fn restore(
-    options: &Options,
-    place: &Place,
-    repository: &str,
-    megabytes: f64,
-    report: &mut Report,
-) -> io::Result<()> {
-    let restored = place.path("restored");
-    let took = quarry(&["restore", "--from", repository, "--dbpath", &restored])?;
-    report.push(
-        "restore",
-        "MB/s",
-        "quarry",
-        &[("quarry".into(), megabytes / took)],
-    );
-    let server = Server::launch(&options.engine, restored.as_ref(), Launch::default())?;
+/// Looks whether a server finds all documents in a restored directory, and removes it.
+fn check_restored(options: &Options, place: &Place, restored: &Path) -> io::Result<()> {
+    let server = Server::launch(&options.engine, restored, Launch::default())?;
     let mut other = Place {
         server,
         scratch: place.scratch.clone(),
     };
     let found = other.count(COLLECTION)?;
     other.server.stop()?;
-    fs::remove_dir_all(&restored)?;
+    fs::remove_dir_all(restored)?;
     match found == options.documents {
         true => Ok(()),
         false => Err(io::Error::other(format!(

@@ -62,16 +62,36 @@ impl Keystore {
             let error = io::ErrorKind::AlreadyExists.into();
             return Err(Error::io(&path, error));
         }
+        let keystore = Keystore::random(path)?;
+        keystore.write(directory, master)?;
+        Ok(keystore)
+    }
+
+    fn random(path: PathBuf) -> Result<Keystore> {
         let mut id = [0; 16];
         fill_random(&mut id)?;
-        let keystore = Keystore {
+        Ok(Keystore {
             path,
             id,
             generation: 1,
             key: DataKey::random()?,
-        };
-        keystore.write(directory, master)?;
-        Ok(keystore)
+        })
+    }
+
+    /// The bytes of a keystore with a new data key, for who keeps them elsewhere than in a data directory.
+    pub fn new_bytes(master: &MasterKey) -> Result<Vec<u8>> {
+        Keystore::random(PathBuf::new())?.encode(master)
+    }
+
+    /// Opens the bytes of a keystore, which errors call by this path.
+    pub fn of_bytes(path: PathBuf, bytes: &[u8], master: &MasterKey) -> Result<Keystore> {
+        Keystore::decode(path, bytes, master)
+    }
+
+    /// The bytes of a keystore with the same data key, wrapped by another master key.
+    pub fn wrapped_again(mut self, master: &MasterKey) -> Result<Vec<u8>> {
+        self.generation += 1;
+        self.encode(master)
     }
 
     /// Opens the keystore of a directory. Changes nothing.
@@ -248,6 +268,21 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Keystore::decode(path.clone(), &bytes[..cut], &master).is_err());
         }
+    }
+
+    #[test]
+    fn a_keystore_of_bytes_keeps_its_data_key_when_it_is_wrapped_again() {
+        let (old, new) = keys();
+        let open = |bytes: &[u8], master| Keystore::of_bytes("elsewhere".into(), bytes, master);
+        let bytes = Keystore::new_bytes(&old).unwrap();
+        let made = open(&bytes, &old).unwrap();
+        let key = made.key().clone();
+        let again = made.wrapped_again(&new).unwrap();
+        let opened = open(&again, &new).unwrap();
+        assert_eq!(opened.key().bytes(), key.bytes());
+        assert_eq!(opened.generation(), 2);
+        let refused = open(&again, &old).unwrap_err();
+        assert!(refused.to_string().contains("elsewhere"), "{refused}");
     }
 
     /// A rotation writes beside the keystore and renames: whatever step a crash ends it at, one of the two keys opens.

@@ -2,7 +2,8 @@
 //!
 //! A *master key* is in a file that an administrator keeps. It encrypts nothing but one random *data key* a data directory,
 //! which stands in the directory's [`Keystore`]. Everything else is sealed with keys that are derived from the data key: each
-//! file of the engine has one of its own ([`engine_file`]), and so has each stretch of the journal ([`GroupSeal`]). Files that do
+//! file of the engine has one of its own ([`engine_file`]), and so has each stretch of the journal ([`GroupSeal`]). A repository of
+//! backups has a data key and a keystore as a directory has, and a key for each file ([`ObjectSeal`]). Files that do
 //! not outlive the process are sealed with a random key that is never stored ([`Sealer::of_this_process`]).
 //!
 //! Kept true: every byte that is sealed is authenticated together with its place, so that what was changed, or moved to another
@@ -22,6 +23,7 @@ mod error;
 mod groups;
 mod keystore;
 mod master_key;
+mod objects;
 mod sealer;
 
 pub use data_key::DataKey;
@@ -29,4 +31,5 @@ pub use error::{Error, Result};
 pub use groups::GroupSeal;
 pub use keystore::{KEYSTORE_FILE, Keystore, rotate};
 pub use master_key::MasterKey;
+pub use objects::ObjectSeal;
 pub use sealer::{ADDED_BYTES, Sealer};

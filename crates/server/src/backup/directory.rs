@@ -4,54 +4,54 @@
 //! changes the directory at a time, and nobody reads it meanwhile.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use quarry_journal::files::real::create_durably;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::backup::batch::{Batch, DRAFT_SUFFIX, RealDisk};
+use crate::backup::mark::MARK_BYTES_MAX;
 use crate::backup::place::{
-    Access, CHUNKS, Held, MANIFESTS, MARK, MARK_FILE, NewFiles, Place, PlacedFile, Trust,
+    Access, CHUNKS, Held, MANIFESTS, MARK_FILE, NewFiles, Place, PlacedFile, Trust,
 };
 use crate::backup::steps;
 
 /// An open directory.
 pub struct Directory {
     path: PathBuf,
-    /// The mark, locked as long as the directory is used.
+    /// The mark's file, locked as long as the directory is used.
     _lock: File,
+    mark: Vec<u8>,
 }
 
 impl Directory {
-    /// Opens the directory; the error is one line that names it.
-    pub fn open(path: &Path, access: Access) -> Result<Directory, String> {
+    /// Opens the directory, with this mark if it becomes a repository; the error is one line that names it.
+    pub fn open(path: &Path, access: Access, new_mark: &str) -> Result<Directory, String> {
         let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
         let mark = path.join(MARK_FILE);
         if access == Access::Add && !mark.exists() {
-            if !is_unused(path) {
-                return Err(bad(&"it holds files and is no repository of backups"));
-            }
-            for part in [CHUNKS, MANIFESTS] {
-                create_durably(&path.join(part)).map_err(|error| bad(&error))?;
-            }
-            write_durably(&mark, MARK.as_bytes()).map_err(|error| bad(&error))?;
+            make(path, new_mark).map_err(|error| bad(&error))?;
         }
         let mut lock = File::open(&mark).map_err(|_| bad(&"it is no repository of backups"))?;
         let operation = match access {
             Access::Add | Access::Remove => FlockOperation::NonBlockingLockExclusive,
             Access::Read => FlockOperation::NonBlockingLockShared,
         };
-        flock(&lock, operation).map_err(|_| bad(&"another process uses it"))?;
-        let mut found = String::new();
-        lock.read_to_string(&mut found)
-            .map_err(|error| bad(&error))?;
-        if found != MARK {
-            return Err(bad(&"it is a repository of another version"));
+        let in_use = "another process uses it";
+        flock(&lock, operation).map_err(|_| bad(&in_use))?;
+        // A process that gave the repository another key has put another file in the place of this one since it was opened.
+        let inode = |about: io::Result<fs::Metadata>| about.map(|about| about.ino()).ok();
+        if inode(fs::metadata(&mark)) != inode(lock.metadata()) {
+            return Err(bad(&in_use));
         }
+        let mut found = Vec::new();
+        steps::read(&mut lock, MARK_BYTES_MAX, &mut found).map_err(|error| bad(&error))?;
         Ok(Directory {
             path: path.to_owned(),
             _lock: lock,
+            mark: found,
         })
     }
 }
@@ -59,6 +59,10 @@ impl Directory {
 impl Place for Directory {
     fn address(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn mark(&self) -> &[u8] {
+        &self.mark
     }
 
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
@@ -147,6 +151,26 @@ impl NewFiles for NewInDirectory<'_> {
 fn placed(name: String, entry: &fs::DirEntry) -> io::Result<PlacedFile> {
     let bytes = entry.metadata()?.len();
     Ok(PlacedFile { name, bytes })
+}
+
+/// Makes a repository of the directory, unless another process has done so meanwhile: with the mark in its place that one's files could not be
+/// opened any more.
+fn make(path: &Path, mark: &str) -> io::Result<()> {
+    create_durably(path)?;
+    let alone = File::open(path)?;
+    flock(&alone, FlockOperation::LockExclusive)?;
+    let mark_file = path.join(MARK_FILE);
+    if mark_file.exists() {
+        return Ok(());
+    }
+    if !is_unused(path) {
+        let why = "it holds files and is no repository of backups";
+        return Err(io::Error::other(why));
+    }
+    for part in [CHUNKS, MANIFESTS] {
+        create_durably(&path.join(part))?;
+    }
+    write_durably(&mark_file, mark.as_bytes())
 }
 
 /// Whether the directory is missing or empty, or has nothing but what the making of a repository leaves that is cut off before its mark.

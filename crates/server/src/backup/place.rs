@@ -6,9 +6,8 @@
 
 use std::io;
 
-/// Says that a place is a repository.
+/// Says that a place is a repository, and of which kind (`mark`).
 pub const MARK_FILE: &str = "quarry.backups";
-pub const MARK: &str = "quarry backups 1\n";
 /// The names of chunks and of manifests begin with these.
 pub const CHUNKS: &str = "chunks";
 pub const MANIFESTS: &str = "backups";
@@ -56,6 +55,9 @@ pub struct PlacedFile {
 pub trait Place {
     /// The place as messages name it.
     fn address(&self) -> String;
+
+    /// The bytes of the mark, as they were when the place was opened.
+    fn mark(&self) -> &[u8];
 
     /// Reads at most so many bytes of a file. One that is not there is `NotFound`; with `NotConnected` nothing of the place can
     /// be had, and whoever reads many files may stop.

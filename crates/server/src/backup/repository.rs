@@ -1,18 +1,25 @@
 //! A repository of backups: chunks named by what they hold, and a manifest for each backup.
 //!
 //! What two backups have in common is kept once: a second one costs what has changed. Keeps true: a manifest appears when all of its chunks are
-//! there to stay, and goes before any of them. Where the files are is the place's (`place`), which keeps each of them whole.
+//! there to stay, and goes before any of them. Where the files are is the place's (`place`), which keeps each of them whole, and whether they
+//! are encrypted is the mark's (`mark`, `sealed`).
 //! docs/formats/backup.md describes the files.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
+use std::path::Path;
+
+use quarry_seal::ObjectSeal;
 
 use crate::backup::address::{Address, StoreAddress};
 use crate::backup::batch::DRAFT_SUFFIX;
 use crate::backup::directory::Directory;
 use crate::backup::manifest::{CHUNK_BYTES, ChunkName, Manifest};
-use crate::backup::place::{Access, CHUNKS, Held, MANIFESTS, NewFiles, Place, Trust};
+use crate::backup::mark;
+use crate::backup::place::{Access, CHUNKS, Held, MANIFESTS, MARK_FILE, NewFiles, Place, Trust};
+use crate::backup::sealed::Sealed;
+use crate::backup::steps::steps;
 
 /// A longer manifest is none: it would be of more than ten terabytes.
 const MANIFEST_BYTES_MAX: usize = 256 << 20;
@@ -20,6 +27,8 @@ const MANIFEST_BYTES_MAX: usize = 256 << 20;
 /// An open repository.
 pub struct Repository {
     place: Box<dyn Place>,
+    /// Names chunks, in a repository that is encrypted.
+    seal: Option<ObjectSeal>,
 }
 
 /// A file of a backup that lacks something or has it wrong.
@@ -67,18 +76,48 @@ impl fmt::Display for Failure {
 type Result<T> = std::result::Result<T, String>;
 
 impl Repository {
-    /// Opens the repository; the error is one line that names it.
-    pub fn open(address: &Address, access: Access) -> Result<Repository> {
-        let place: Box<dyn Place> = match address {
-            Address::Directory(path) => Box::new(Directory::open(path, access)?),
-            Address::Store(url) => open_store(&StoreAddress::parse(url)?, access)?,
-        };
-        Ok(Repository::of(place))
+    /// Opens the repository, with the key in this file if it is encrypted, or is to be made and encrypted. The error is one line that
+    /// names it.
+    pub fn open(address: &Address, access: Access, key_file: Option<&Path>) -> Result<Repository> {
+        let key = key_file.map(mark::read_key).transpose()?;
+        let place = open_place(address, access, &mark::new(key.as_ref())?)?;
+        let name = place.address();
+        let data_key = mark::unlock(place.mark(), key.as_ref(), &name);
+        let data_key = data_key.map_err(|why| format!("`{name}`: {why}"))?;
+        Ok(match data_key {
+            None => Repository::of(place),
+            Some(key) => Repository {
+                place: Box::new(Sealed::new(place, ObjectSeal::new(key.clone()))),
+                seal: Some(ObjectSeal::new(key)),
+            },
+        })
     }
 
-    /// The repository whose files are in this place.
+    /// The repository whose files are in this place, as they are.
     pub fn of(place: Box<dyn Place>) -> Repository {
-        Repository { place }
+        Repository { place, seal: None }
+    }
+
+    /// Locks an encrypted repository, which nobody uses meanwhile, with another key. The files are not written again, and whoever had the old key and
+    /// the old mark can read them. Returns the repository's name in messages.
+    pub fn rotate(address: &Address, old: &Path, new: &Path) -> Result<String> {
+        let (old, new) = (mark::read_key(old)?, mark::read_key(new)?);
+        let place = open_place(address, Access::Remove, "")?;
+        let name = place.address();
+        let bad = |why: &dyn fmt::Display| format!("`{name}`: {why}");
+        let again = mark::rewrapped(place.mark(), &old, &new, &name);
+        let again = again.map_err(|why| bad(&why))?;
+        let written = place.write(MARK_FILE, again.as_bytes());
+        written.map_err(|error| bad(&error))?;
+        Ok(name)
+    }
+
+    /// The name of a chunk of these bytes.
+    fn name_of(&self, bytes: &[u8]) -> ChunkName {
+        match &self.seal {
+            None => ChunkName::of(bytes),
+            Some(seal) => ChunkName(seal.digest(steps(bytes))),
+        }
     }
 
     /// Begins to add the chunks of a backup.
@@ -101,11 +140,14 @@ impl Repository {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("chunk {name} is missing").into())
             }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(format!("chunk {name} is damaged").into())
+            }
             Err(error) => {
                 let why = format!("chunk {name} cannot be read: {error}");
                 Err(Failure::of(&error, why))
             }
-            Ok(found) if found.len() != bytes || ChunkName::of(&found) != name => {
+            Ok(found) if found.len() != bytes || self.name_of(&found) != name => {
                 Err(format!("chunk {name} is damaged").into())
             }
             Ok(found) => Ok(found),
@@ -206,7 +248,7 @@ impl NewChunks<'_> {
     /// Keeps the chunk; whether it was new. One that another backup has left is believed only if it is whole, as far as the place
     /// vouches for that or else when it has been read: a backup can be restored when it is done, whatever became of those before it.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(ChunkName, bool)> {
-        let name = ChunkName::of(bytes);
+        let name = self.repository.name_of(bytes);
         if !self.believed.insert(name) {
             return Ok((name, false));
         }
@@ -238,15 +280,22 @@ pub fn chunk_bytes(file_bytes: u64, number: usize) -> usize {
     left.min(CHUNK_BYTES as u64) as usize
 }
 
+fn open_place(address: &Address, access: Access, new_mark: &str) -> Result<Box<dyn Place>> {
+    Ok(match address {
+        Address::Directory(path) => Box::new(Directory::open(path, access, new_mark)?),
+        Address::Store(url) => open_store(&StoreAddress::parse(url)?, access, new_mark)?,
+    })
+}
+
 #[cfg(feature = "object-store")]
-fn open_store(address: &StoreAddress, access: Access) -> Result<Box<dyn Place>> {
+fn open_store(address: &StoreAddress, access: Access, new_mark: &str) -> Result<Box<dyn Place>> {
     Ok(Box::new(crate::backup::store::Store::open(
-        address, access,
+        address, access, new_mark,
     )?))
 }
 
 #[cfg(not(feature = "object-store"))]
-fn open_store(address: &StoreAddress, _: Access) -> Result<Box<dyn Place>> {
+fn open_store(address: &StoreAddress, _: Access, _: &str) -> Result<Box<dyn Place>> {
     Err(format!("`{address}`: this build knows no object stores"))
 }
 
@@ -266,14 +315,18 @@ fn last_part(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
 
     use super::*;
     use crate::backup::manifest::BackedUpFile;
     use crate::backup::place::MARK_FILE;
 
     fn open(path: &Path, access: Access) -> Result<Repository> {
-        Repository::open(&Address::Directory(path.to_owned()), access)
+        Repository::open(&Address::Directory(path.to_owned()), access, None)
     }
 
     fn repository() -> (tempfile::TempDir, Repository) {
@@ -380,6 +433,61 @@ mod tests {
         let freed = repository.remove(&["a".into(), "a".into()]);
         assert_eq!(freed, Ok(5));
         assert!(repository.ids().unwrap().is_empty());
+    }
+
+    fn key_file(directory: &Path, name: &str, byte: u8) -> PathBuf {
+        let path = directory.join(name);
+        fs::write(&path, STANDARD.encode([byte; 32])).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    #[test]
+    fn an_encrypted_repository_shows_nothing_to_who_has_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let [key, new_key] =
+            [("old", 1), ("new", 2)].map(|(name, byte)| key_file(directory.path(), name, byte));
+        let address = Address::Directory(directory.path().join("repository"));
+        let open = |access, key: Option<&Path>| Repository::open(&address, access, key);
+        let repository = open(Access::Add, Some(&key)).unwrap();
+        let large = vec![7; CHUNK_BYTES + 5];
+        backup(&repository, "a", &[&large, b"only a"]);
+        let b = backup(&repository, "b", &[b"only b", &large]);
+        assert_eq!(damages(&repository, "a"), []);
+        assert_eq!(repository.manifest("b").unwrap(), b);
+        let mut seen = 0;
+        for part in [CHUNKS, MANIFESTS] {
+            for file in repository.place.list(part).unwrap() {
+                let path = directory.path().join("repository").join(&file.name);
+                let bytes = fs::read(&path).unwrap();
+                for plain in [&b"only"[..], b"quarry backup", &[7; 16]] {
+                    let shows = bytes.windows(plain.len()).any(|window| window == plain);
+                    assert!(!shows, "{}", file.name);
+                }
+                let digest = ChunkName::of(b"only a").to_string();
+                assert!(!file.name.contains(&digest));
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 6, "of each content one, and two manifests");
+        // One chunk under another's name is damage, as is a manifest under another's.
+        let chunk = |file: usize| {
+            let name = chunk_file(b.files[file].chunks[0]);
+            directory.path().join("repository").join(name)
+        };
+        fs::copy(chunk(1), chunk(0)).unwrap();
+        assert_eq!(damages(&repository, "b").len(), 1);
+        backup(&repository, "c", &[b"only b"]);
+        assert_eq!(damages(&repository, "b"), []);
+        repository.remove(&["a".into()]).unwrap();
+        drop(repository);
+        assert!(open(Access::Read, None).is_err());
+        assert!(open(Access::Add, Some(&new_key)).is_err());
+        Repository::rotate(&address, &key, &new_key).unwrap();
+        assert!(open(Access::Read, Some(&key)).is_err());
+        let repository = open(Access::Read, Some(&new_key)).unwrap();
+        assert_eq!(damages(&repository, "b"), []);
+        assert_eq!(repository.ids().unwrap(), ["b", "c"]);
     }
 
     #[test]

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use crate::backup::address::StoreAddress;
 use crate::backup::bucket::{Bucket, Pending, gone};
 use crate::backup::lease::{Lease, Purpose};
-use crate::backup::place::{
-    Access, CHUNKS, Held, MARK, MARK_FILE, NewFiles, Place, PlacedFile, Trust,
-};
+use crate::backup::mark::{self, MARK_BYTES_MAX};
+use crate::backup::place::{Access, CHUNKS, Held, MARK_FILE, NewFiles, Place, PlacedFile, Trust};
 
 /// Uploads that are under way at a time, each of a chunk that is in memory.
 const UPLOADS_MAX: usize = 4;
@@ -29,28 +28,37 @@ const LOOKED_AT_MAX: usize = 100;
 pub struct Store {
     address: String,
     bucket: Arc<Bucket>,
+    mark: Vec<u8>,
     /// None for a reader.
     lease: Option<Lease>,
 }
 
 impl Store {
-    /// Opens the repository; the error is one line that names it.
-    pub fn open(address: &StoreAddress, access: Access) -> Result<Store, String> {
+    /// Opens the repository, with this mark if the place becomes one; the error is one line that names it.
+    pub fn open(address: &StoreAddress, access: Access, new_mark: &str) -> Result<Store, String> {
         let bad = |error: io::Error| format!("`{address}`: {error}");
         let bucket = Bucket::open(address).map_err(bad)?;
-        Store::over(bucket, address.to_string(), access)
+        Store::over(bucket, address.to_string(), access, new_mark)
     }
 
     /// The repository in a bucket that is there.
-    fn over(bucket: Bucket, address: String, access: Access) -> Result<Store, String> {
+    fn over(
+        bucket: Bucket,
+        address: String,
+        access: Access,
+        new_mark: &str,
+    ) -> Result<Store, String> {
         let bad = |why: &dyn std::fmt::Display| format!("`{address}`: {why}");
-        let mark = match bucket.read(MARK_FILE, MARK.len() + 1) {
+        let found = match bucket.read(MARK_FILE, MARK_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             found => Some(found.map_err(|error| bad(&error))?),
         };
-        match mark {
-            Some(mark) if mark == MARK.as_bytes() => {}
-            Some(_) => return Err(bad(&"it is a repository of another version")),
+        let mark = match found {
+            Some(mark) => {
+                // Before a lease is left in it.
+                mark::check(&mark).map_err(|why| bad(&why))?;
+                mark
+            }
             None if access != Access::Add => return Err(bad(&"it is no repository of backups")),
             None => {
                 let objects = bucket
@@ -59,11 +67,12 @@ impl Store {
                 if !objects.is_empty() {
                     return Err(bad(&"it holds objects and is no repository of backups"));
                 }
-                let written = bucket.write(MARK_FILE, MARK.as_bytes());
+                let written = bucket.write(MARK_FILE, new_mark.as_bytes());
                 let written = written.and_then(Pending::wait);
                 written.map_err(|error| bad(&error))?;
+                new_mark.as_bytes().to_vec()
             }
-        }
+        };
         let bucket = Arc::new(bucket);
         let purpose = match access {
             Access::Add => Some(Purpose::Add),
@@ -75,8 +84,19 @@ impl Store {
         Ok(Store {
             address,
             bucket,
+            mark,
             lease,
         })
+    }
+
+    /// An error where what is done now might not count, or is sealed with a key that nobody has: of two processes that make a repository of one
+    /// place at a time, each may write its mark.
+    fn check(&self) -> io::Result<()> {
+        self.check_lease()?;
+        match self.bucket.read(MARK_FILE, MARK_BYTES_MAX)? == self.mark {
+            true => Ok(()),
+            false => Err(gone("another process has made it anew meanwhile")),
+        }
     }
 
     /// An error where what is done now might not count.
@@ -93,6 +113,10 @@ impl Place for Store {
         self.address.clone()
     }
 
+    fn mark(&self) -> &[u8] {
+        &self.mark
+    }
+
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         self.bucket.read(name, bytes_max)
     }
@@ -107,9 +131,13 @@ impl Place for Store {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.check_lease()?;
+        if name == MARK_FILE {
+            self.check_lease()?;
+            return self.bucket.write(name, bytes)?.wait();
+        }
+        self.check()?;
         self.bucket.write(name, bytes)?.wait()?;
-        self.check_lease().inspect_err(|_| {
+        self.check().inspect_err(|_| {
             // Who removed chunks meanwhile did not know of this file. Should it stay, its chunks are missing by name.
             let _ = self.bucket.remove(&[name.to_owned()]);
         })
@@ -207,7 +235,8 @@ mod tests {
         }
 
         fn open(&self, access: Access) -> Result<Store, String> {
-            Store::over(self.bucket(), "memory".into(), access)
+            let mark = mark::new(None).unwrap();
+            Store::over(self.bucket(), "memory".into(), access, &mark)
         }
 
         fn repository(&self, access: Access) -> Repository {
@@ -322,6 +351,17 @@ mod tests {
         assert_eq!(memory.names(CHUNKS).len(), 3);
         assert_eq!(memory.repository(Access::Remove).remove(&[]), Ok(3));
         assert_eq!(damages(&memory, "b"), [""; 0]);
+    }
+
+    #[test]
+    fn what_was_written_under_another_mark_is_no_backup() {
+        let memory = Memory::new();
+        let repository = memory.repository(Access::Add);
+        let (manifest, _) = put_all(&repository, "a", &[b"one"], Trust::Length);
+        memory.put(MARK_FILE, b"another one's");
+        let error = repository.add(&manifest).unwrap_err();
+        assert!(error.contains("made it anew"), "{error}");
+        assert_eq!(memory.names(MANIFESTS), [""; 0]);
     }
 
     /// A store that takes all leases away behind each manifest that it is given, as one who removes may.
@@ -464,6 +504,7 @@ mod tests {
             address: "nobody".into(),
             bucket: Arc::new(Bucket::over(Arc::new(nobody.unwrap()), "").unwrap()),
             lease: None,
+            mark: mark::new(None).unwrap().into_bytes(),
         };
         let repository = Repository::of(Box::new(store));
         let error = repository.verify(&manifest, &mut |_| {}).unwrap_err();

@@ -17,8 +17,8 @@ use crate::backup::address::Address;
 use crate::backup::manifest::Manifest;
 use crate::backup::place::Access;
 use crate::backup::repository::Repository;
-use crate::process::config::{ArchiveCommand, FlushArchive};
-use crate::tools::backup::port;
+use crate::process::config::{ArchiveCommand, FlushArchive, RepositoryFlags};
+use crate::tools::backup::{open, port};
 use crate::tools::link::Link;
 use crate::tools::moment::{self, time};
 use crate::tools::say::say;
@@ -32,7 +32,11 @@ type Result<T> = std::result::Result<T, String>;
 /// Runs the command; the exit code of the process.
 pub fn run(command: &ArchiveCommand) -> ExitCode {
     let done = match command {
-        ArchiveCommand::List { place, from } => list(&place.archive, from.as_ref()),
+        ArchiveCommand::List {
+            place,
+            from,
+            key_file,
+        } => list(&place.archive, from.as_ref(), key_file.as_deref()),
         ArchiveCommand::Verify { place } => verify(&place.archive),
         ArchiveCommand::Remove { place, from } => remove(&place.archive, from),
         ArchiveCommand::Flush(options) => flush(options),
@@ -53,7 +57,7 @@ pub fn files(path: &Path) -> Result<Arc<dyn Files>> {
     Ok(Arc::new(files))
 }
 
-fn list(path: &Path, from: Option<&Address>) -> Result<()> {
+fn list(path: &Path, from: Option<&Address>, key_file: Option<&Path>) -> Result<()> {
     let bad = |error: quarry_journal::Error| format!("`{}`: {error}", path.display());
     let question = |history: &History| history.lines();
     let (history, lines) = History::ask(&files(path)?, &question).map_err(bad)?;
@@ -64,7 +68,7 @@ fn list(path: &Path, from: Option<&Address>) -> Result<()> {
         identity.engine,
         history.bytes() as f64 / MB
     );
-    let repository = from.map(|from| Repository::open(from, Access::Read));
+    let repository = from.map(|from| Repository::open(from, Access::Read, key_file));
     let repository = repository.transpose()?;
     for (number, line) in lines.iter().enumerate() {
         let is_latest = number + 1 == lines.len();
@@ -182,9 +186,9 @@ fn verify(path: &Path) -> Result<()> {
 }
 
 /// Removes what comes before the oldest backup.
-fn remove(path: &Path, from: &Address) -> Result<()> {
+fn remove(path: &Path, from: &RepositoryFlags) -> Result<()> {
     let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
-    let repository = Repository::open(from, Access::Read)?;
+    let repository = open(from, Access::Read)?;
     let mut oldest = None;
     for id in repository.ids()? {
         // One that cannot be read may need any of it.

@@ -1,4 +1,4 @@
-//! `quarry backup create | list | verify | remove`: copies of a running server's data in a repository.
+//! `quarry backup create | list | verify | remove | rotate-key`: copies of a running server's data in a repository.
 //!
 //! `create` asks the server for a backup cursor and reads the files that it names, with its own rights and at its own pace; the server
 //! serves on, and is in front of it at the processors and the disk. Exits with 0, with 1 when something failed or a backup is damaged.
@@ -20,7 +20,7 @@ use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
 use crate::backup::place::{Access, Trust};
 use crate::backup::repository::{NewChunks, Repository};
 use crate::backup::steps;
-use crate::process::config::{BackupCommand, CreateBackup};
+use crate::process::config::{BackupCommand, CreateBackup, RepositoryFlags};
 use crate::process::data_directory::PORT_FILE;
 use crate::tools::link::Link;
 use crate::tools::say::say;
@@ -39,6 +39,11 @@ pub fn run(command: &BackupCommand) -> ExitCode {
         BackupCommand::Create(options) => create(options),
         BackupCommand::List { from } => list(from),
         BackupCommand::Verify { from, id } => verify(from, id.as_deref()),
+        BackupCommand::RotateKey {
+            from,
+            key_file,
+            new_key_file,
+        } => rotate_key(from, key_file, new_key_file),
         BackupCommand::Remove {
             from,
             ids,
@@ -57,7 +62,7 @@ pub fn run(command: &BackupCommand) -> ExitCode {
 
 fn create(options: &CreateBackup) -> Result<()> {
     give_way();
-    let repository = Repository::open(&options.to, Access::Add)?;
+    let repository = Repository::open(&options.to, Access::Add, options.key_file.as_deref())?;
     let trust = match options.reread {
         true => Trust::Content,
         false => Trust::Length,
@@ -305,8 +310,13 @@ impl Reading<'_> {
     }
 }
 
-fn list(from: &Address) -> Result<()> {
-    let repository = Repository::open(from, Access::Read)?;
+/// The repository that a command names.
+pub fn open(from: &RepositoryFlags, access: Access) -> Result<Repository> {
+    Repository::open(&from.address, access, from.key_file.as_deref())
+}
+
+fn list(from: &RepositoryFlags) -> Result<()> {
+    let repository = open(from, Access::Read)?;
     let mut damages = 0;
     for id in repository.ids()? {
         match repository.manifest(&id) {
@@ -334,9 +344,9 @@ fn none_of(damages: usize) -> Result<()> {
     }
 }
 
-fn verify(from: &Address, id: Option<&str>) -> Result<()> {
+fn verify(from: &RepositoryFlags, id: Option<&str>) -> Result<()> {
     give_way();
-    let repository = Repository::open(from, Access::Read)?;
+    let repository = open(from, Access::Read)?;
     let ids = match id {
         Some(id) => vec![id.to_owned()],
         None => repository.ids()?,
@@ -371,14 +381,20 @@ fn verify(from: &Address, id: Option<&str>) -> Result<()> {
     none_of(damages)
 }
 
+fn rotate_key(from: &Address, old: &Path, new: &Path) -> Result<()> {
+    let name = Repository::rotate(from, old, new)?;
+    say!("`{name}` is locked with the new key");
+    Ok(())
+}
+
 /// Removes the backups of these names, or those that no rule keeps.
 fn remove(
-    from: &Address,
+    from: &RepositoryFlags,
     ids: &[String],
     keep: Option<u32>,
     keep_within: Option<Duration>,
 ) -> Result<()> {
-    let repository = Repository::open(from, Access::Remove)?;
+    let repository = open(from, Access::Remove)?;
     let all = repository.ids()?;
     let ids = match (keep, keep_within) {
         (None, None) => ids.to_vec(),

@@ -26,9 +26,9 @@ use crate::process::alone::Alone;
 use crate::process::config::{EngineName, Restore};
 use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
 use crate::process::engine::JOURNAL;
-use crate::tools::archive;
 use crate::tools::moment::{self, Way};
 use crate::tools::say::say;
+use crate::tools::{archive, backup};
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
@@ -97,7 +97,14 @@ fn restore(options: &Restore) -> Result<Restored, String> {
     if names.renames() && options.part.into.is_none() {
         return Err("--nsFrom and --nsTo go with --into".into());
     }
-    let repository = Repository::open(&options.from, Access::Read)?;
+    let is_part = options.part.into.is_some() || selection.chooses();
+    if options.part.key.encryption_key_file.is_some() && !is_part {
+        return Err(
+            "--encryptionKeyFile goes with a part: the whole is restored as it is, encrypted"
+                .into(),
+        );
+    }
+    let repository = backup::open(&options.from, Access::Read)?;
     let way = match (moment::parse(&options.moment)?, &options.moment.archive) {
         (Some(moment), Some(archive)) => {
             let line = options.moment.line.as_deref();

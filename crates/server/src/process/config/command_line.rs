@@ -143,6 +143,17 @@ fn age(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(u64::from(count) * unit_seconds))
 }
 
+/// A repository that is there.
+#[derive(Debug, Args)]
+pub struct RepositoryFlags {
+    /// The repository, a directory or a store as in s3://BUCKET/PREFIX
+    #[arg(long = "from", value_name = "REPOSITORY", value_parser = address())]
+    pub address: Address,
+    /// File with the repository's key, if it is encrypted
+    #[arg(long = "backupKeyFile", value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+}
+
 /// The subcommands of `quarry backup`.
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
@@ -150,23 +161,20 @@ pub enum BackupCommand {
     Create(CreateBackup),
     /// List the backups of a repository
     List {
-        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
-        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
-        from: Address,
+        #[command(flatten)]
+        from: RepositoryFlags,
     },
     /// Read every byte of a backup, or of all, and check it
     Verify {
-        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
-        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
-        from: Address,
+        #[command(flatten)]
+        from: RepositoryFlags,
         /// The backup; all without it
         id: Option<String>,
     },
     /// Remove backups, and what only they needed
     Remove {
-        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
-        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
-        from: Address,
+        #[command(flatten)]
+        from: RepositoryFlags,
         /// The backups
         #[arg(required_unless_present_any = ["keep", "keep_within"])]
         ids: Vec<String>,
@@ -177,6 +185,18 @@ pub enum BackupCommand {
         #[arg(long = "keep-within", value_name = "AGE", conflicts_with = "ids", value_parser = age)]
         keep_within: Option<Duration>,
     },
+    /// Lock an encrypted repository with another key; backups are not written again
+    RotateKey {
+        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
+        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
+        from: Address,
+        /// File with the key that the repository is locked with now
+        #[arg(long = "backupKeyFile", value_name = "FILE")]
+        key_file: PathBuf,
+        /// File with the key that takes its place: base64 of 32 bytes, which only its owner may read
+        #[arg(long = "newKeyFile", value_name = "FILE")]
+        new_key_file: PathBuf,
+    },
 }
 
 /// The flags of `quarry backup create`.
@@ -185,6 +205,9 @@ pub struct CreateBackup {
     /// The repository: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX with credentials in the environment; made when it is missing
     #[arg(long, value_name = "REPOSITORY", value_parser = address())]
     pub to: Address,
+    /// Encrypt a new repository with the key in this file, or open one that is encrypted: base64 of 32 bytes, which only its owner may read
+    #[arg(long = "backupKeyFile", value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Data directory of the server, whose port is found there
     #[arg(long, value_name = "DIRECTORY", default_value = "data")]
     pub dbpath: PathBuf,
@@ -204,9 +227,8 @@ pub struct CreateBackup {
 /// The flags of `quarry restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The repository, a directory or a store as in s3://BUCKET/PREFIX
-    #[arg(long, value_name = "REPOSITORY", value_parser = address())]
-    pub from: Address,
+    #[command(flatten)]
+    pub from: RepositoryFlags,
     /// The backup; the latest without it
     #[arg(long)]
     pub id: Option<String>,
@@ -282,6 +304,9 @@ pub enum ArchiveCommand {
         /// The repository of the backups that data would be restored from
         #[arg(long, value_name = "REPOSITORY", value_parser = address())]
         from: Option<Address>,
+        /// File with that repository's key, if it is encrypted
+        #[arg(long = "backupKeyFile", value_name = "FILE", requires = "from")]
+        key_file: Option<PathBuf>,
     },
     /// Read every byte of the archive and check it
     Verify {
@@ -292,9 +317,8 @@ pub enum ArchiveCommand {
     Remove {
         #[command(flatten)]
         place: ArchivePlace,
-        /// The repository, a directory or a store as in s3://BUCKET/PREFIX
-        #[arg(long, value_name = "REPOSITORY", value_parser = address())]
-        from: Address,
+        #[command(flatten)]
+        from: RepositoryFlags,
     },
     /// Have a running server bring its archive up to everything that was acknowledged
     Flush(FlushArchive),

@@ -25,8 +25,8 @@ use file::ConfigFile;
 pub use audit::{AuditDestination, AuditFormat, AuditOptions};
 pub use command_line::{
     AddUser, ArchiveCommand, BackupCommand, Command, CommandLine, CreateBackup, FlushArchive,
-    JournalCommand, JournalPlace, LoginOptions, Restore, RestoreMoment, RotateKey, Serve, Top,
-    UserCommand,
+    JournalCommand, JournalPlace, LoginOptions, RepositoryFlags, Restore, RestoreMoment, RotateKey,
+    Serve, Top, UserCommand,
 };
 pub use encryption::{EncryptionOptions, EncryptionSettings, KeyFileOption};
 pub use journal_settings::{ArchiveSettings, JournalSettings};
