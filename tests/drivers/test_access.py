@@ -125,6 +125,17 @@ def test_the_environment_names_the_first_user(tmp_path, monkeypatch):
     with login(quarry, "captain", "ahoy") as client:
         client.db.c.insert_one({})
     assert quarry.stop() == 0
+    # Whoever names a user wants to be asked for one, and nobody else is let in; unless they say that, too.
+    quarry = Guarded(tmp_path / "data", "memory", []).start()
+    with MongoClient(quarry.uri) as client, refused(UNAUTHORIZED):
+        client.db.c.insert_one({})
+    with login(quarry, "captain", "ahoy") as client:
+        client.db.c.insert_one({})
+    assert quarry.stop() == 0
+    quarry = Guarded(tmp_path / "data", "memory", ["--noauth"]).start()
+    with MongoClient(quarry.uri) as client:
+        client.db.c.insert_one({})
+    assert quarry.stop() == 0
     monkeypatch.delenv("QUARRY_INITDB_ROOT_PASSWORD")
     with pytest.raises(RuntimeError, match="needed together"):
         Guarded(tmp_path / "data", "memory", ["--auth"]).start()

@@ -276,6 +276,28 @@ def fill(server, count=20_000):
         client.load.filler.insert_many(documents)
 
 
+def last_backup(server):
+    """When the server says that it was backed up last."""
+    with MongoClient(server.uri) as client:
+        return client.admin.command("serverStatus")["quarry"]["upkeep"].get("lastBackup")
+
+
+def test_the_last_backup_is_one_that_was_made(durable, tmp_path):
+    assert last_backup(durable) is None
+    (tmp_path / "letter").write_text("dear")
+    assert quarry("backup", "create", "--dbpath", durable.directory, "--to", tmp_path).returncode == 1
+    with MongoClient(durable.uri) as client:
+        # All files are told, and their reader is gone before it closes the cursor.
+        list(client.admin.command({"aggregate": 1, "pipeline": [{"$backupCursor": {}}], "cursor": {"batchSize": 10_000}})["cursor"]["firstBatch"])
+    assert last_backup(durable) is None
+    create(durable, tmp_path / "repository")
+    made = last_backup(durable)
+    assert made is not None
+    durable.kill()
+    durable.start()
+    assert last_backup(durable) == made, "a start does not forget it"
+
+
 def test_a_killed_backup_leaves_nothing_in_the_way(durable, tmp_path):
     repository = tmp_path / "repository"
     fill(durable)

@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
 from conftest import ENGINES
-from quarry_process import Quarry
+from quarry_process import Quarry, binary
 
 DISK_BYTES = 768 << 20
 # What the engines keep free for themselves.
@@ -29,9 +29,9 @@ REFUSED_IN_A_ROW = 100
 
 
 @contextlib.contextmanager
-def small_disk(directory):
+def small_disk(directory, disk_bytes=DISK_BYTES):
     directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(directory)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "tmpfs", str(directory)]
     mounted = subprocess.run(mount, capture_output=True, check=False)
     if mounted.returncode != 0:
         print("a tmpfs may not be mounted here: nothing was checked")
@@ -158,6 +158,37 @@ def check(quarry, disk, leave_bytes):
         assert client.full.things.find_one({"_id": 1})["n"] == 1, "a refused update left nothing"
         validate(client, acknowledged)
     assert quarry.stop() == 0, quarry.tail()
+
+
+def test_a_copy_that_would_take_the_space_of_writers_is_refused(tmp_path):
+    with small_disk(tmp_path / "disk", 2 * DISK_BYTES) as disk:
+        if disk is None:
+            return
+        quarry = Quarry(tmp_path / "data", "mdbx")
+        quarry.directory.symlink_to(disk / "data")
+        (disk / "data").mkdir()
+        quarry.start()
+        try:
+            with MongoClient(quarry.uri) as client:
+                things = client.full.things
+                for start in range(0, 32_000, 1000):
+                    things.insert_many([{"_id": start + n, "filler": FILLER} for n in range(1000)])
+                # Less than the copy takes, and room for a segment of the journal that is made ahead.
+                ballast = fill_up(disk, KEPT_FREE_BYTES + (112 << 20))
+                backup = [binary(), "backup", "create", "--dbpath", str(quarry.directory), "--to", str(tmp_path / "repository")]
+                ended = subprocess.run(backup, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+                assert ended.returncode == 1 and "a copy takes" in ended.stderr and "OutOfDiskSpace" in ended.stderr, ended.stderr
+                assert "lastBackup" not in client.admin.command("serverStatus")["quarry"]["upkeep"]
+                # Writers have noticed nothing.
+                things.insert_one({"_id": "beside"})
+                assert logged(quarry, "writes are refused") == []
+                ballast.unlink()
+                assert subprocess.run(backup, capture_output=True, timeout=PATIENCE_SECONDS, check=False).returncode == 0
+                assert "lastBackup" in client.admin.command("serverStatus")["quarry"]["upkeep"]
+            assert quarry.stop() == 0
+        finally:
+            if quarry.running():
+                quarry.kill()
 
 
 def accepts(things):

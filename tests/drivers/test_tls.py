@@ -220,10 +220,40 @@ def http(port, request=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
     return answer.decode()
 
 
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (b"", "nothing was sent"),
+        (b"PING\r\n", "Redis"),
+        (b"*1\r\n$4\r\nPING\r\n", "Redis"),
+        (b"\0\0\0\x08\x04\xd2\x16\x2f", "PostgreSQL"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", "the PROXY protocol"),
+        (b"\xff\xff\xff\xff", "length -1"),
+    ],
+)
+def test_a_health_check_or_a_client_of_something_else_is_named_and_not_kept_waiting(tmp_path, said, named):
+    quarry = Quarry(tmp_path / "data", "memory", ["--console", "off", "--adminPort", "0"]).start()
+    try:
+        with socket.create_connection(("127.0.0.1", quarry.port), timeout=PATIENCE_SECONDS) as stream:
+            stream.sendall(said)
+            if not said:
+                stream.shutdown(socket.SHUT_WR)
+            # Its few bytes are fewer than a header, and nobody waits for the rest.
+            with contextlib.suppress(ConnectionResetError):
+                assert stream.recv(1) == b""
+        assert logged(quarry, named)["msg"].startswith("connection ended")
+        # There is no console.
+        answer = http(quarry.port)
+        assert "native driver port" in answer and "console" not in answer
+    finally:
+        assert quarry.stop() == 0
+
+
 def test_what_does_not_belong_on_the_port_is_named(tmp_path, authority):
     with serving(tmp_path / "tls", authority, "--adminPort", "0") as quarry:
         answer = http(quarry.port)
-        assert answer.startswith("HTTP/1.0 200 OK\r\n") and f"127.0.0.1:{quarry.admin_port}/" in answer, answer
+        assert answer.startswith("HTTP/1.0 200 OK\r\n") and f"https://127.0.0.1:{quarry.admin_port}/" in answer, answer
         with MongoClient(quarry.uri, serverSelectionTimeoutMS=500) as plain, pytest.raises(ServerSelectionTimeoutError):
             plain.admin.command("ping")
         assert logged(quarry, "only encrypted connections")["msg"] == "connection ended: its client speaks another protocol"

@@ -169,6 +169,7 @@ impl Error {
             Error::Corrupt(_) => ErrorCode::FILE_STREAM_FAILED,
             // The engine has no room for one more reader, or no file descriptor: the same may succeed a moment later.
             Error::Storage(quarry_storage::Error::Stalled(_)) => ErrorCode::TEMPORARILY_UNAVAILABLE,
+            Error::Storage(error) if error.is_no_space() => ErrorCode::OUT_OF_DISK_SPACE,
             Error::Foreign(_) | Error::Storage(_) => ErrorCode::UNKNOWN_ERROR,
             Error::ShuttingDown => ErrorCode::SHUTDOWN_IN_PROGRESS,
         }

@@ -143,9 +143,10 @@ impl Store {
     }
 
     /// Copies the last commit, page by page, into a directory that is made for it. It is a reader like others: the pages that
-    /// writers give up meanwhile are used again only after it.
+    /// writers give up meanwhile are used again only after it. Refused where it would take the space that writers need.
     pub(crate) fn copy_to(&self, directory: &Path) -> Result<()> {
         self.check_open()?;
+        self.free_space.check_copy(self.env.info()?.file_bytes)?;
         fs::create_dir(directory)?;
         self.env.copy_to(&directory.join(DATA_FILE))
     }

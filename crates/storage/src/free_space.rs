@@ -55,6 +55,17 @@ impl FreeSpace {
         self.compare(0)
     }
 
+    /// Asks the device now whether a copy of so many bytes would leave the bound free.
+    pub fn check_copy(&self, copy_bytes: u64) -> Result<()> {
+        self.measure()?;
+        self.compare(copy_bytes).map_err(|error| match error {
+            Error::NoSpace(why) => {
+                Error::NoSpace(format!("a copy takes {copy_bytes} bytes: {why}"))
+            }
+            error => error,
+        })
+    }
+
     fn compare(&self, more_bytes: u64) -> Result<()> {
         let free_bytes = self.free_bytes.load(Relaxed);
         if free_bytes >= self.free_bytes_min.saturating_add(more_bytes) {
@@ -96,6 +107,10 @@ mod tests {
             .unwrap()
             .check()
             .unwrap();
+        let roomy = FreeSpace::new(directory.path(), 1).unwrap();
+        roomy.check_copy(1).unwrap();
+        let error = roomy.check_copy(u64::MAX - 1).unwrap_err();
+        assert!(error.is_no_space() && error.to_string().contains("a copy takes"));
         let full = FreeSpace::new(directory.path(), u64::MAX).unwrap();
         assert!(full.check().unwrap_err().is_no_space());
         assert!(FreeSpace::new(directory.path().join("absent"), 1).is_err());

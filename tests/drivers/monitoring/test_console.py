@@ -89,7 +89,7 @@ def test_facts_are_told_and_what_has_not_happened_is_told_in_words(server, page)
     with MongoClient(server.uri) as client:
         status = client.admin.command("serverStatus")
         page.wait_for(fact("Version"), lambda text: status["quarry"]["version"] in text and status["quarry"]["engine"] in text)
-        assert "none since the start" in page.evaluate(fact("Last backup"))
+        assert "none" in page.evaluate(fact("Last backup"))
         page.wait_for(fact("Errors"), lambda text: "none since the start" in text)
         client.shop.things.insert_one({"_id": 1})
         with pytest.raises(DuplicateKeyError):

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import sysconfig
 
+import pytest
 from conftest import ROOT, insert_one, needs, serving, soon
+from pymongo.errors import OperationFailure
 
 VERSION = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
 # Neither Rust nor anything else of the machine's is found by name.
@@ -133,13 +135,15 @@ def test_image(pack, tmp_path):
     is_root = os.geteuid() == 0
     entrypoint = ["/usr/bin/quarry", "serve", "--dbpath", "/data/db", "--bind_ip", "0.0.0.0"]
     command = ["chroot", *(["--userspec=999:999"] if is_root else []), tree, *entrypoint]
-    command += ["--auth", "--port", "0", "--adminPort", "off"]
+    command += ["--port", "0", "--adminPort", "off"]
     environment = {"PATH": os.environ["PATH"], "MONGO_INITDB_ROOT_USERNAME": "captain", "MONGO_INITDB_ROOT_PASSWORD": "ahoy"}
     with soon():
         run(umoci, "unpack", *([] if is_root else ["--rootless"]), "--image", f"{layout}:{VERSION}", bundle)
         as_root = [] if is_root else ["unshare", "--map-root-user"]
         with serving([*as_root, *command], tmp_path, tree / "data/db/quarry.port", env=environment) as port:
             insert_one(port, username="captain", password="ahoy")
+            with pytest.raises(OperationFailure, match="requires authentication"):
+                insert_one(port)
     assert all(f'"{word}"' in (bundle / "config.json").read_text() for word in entrypoint)
     # The image holds the server and its libraries: no shell and no package manager.
     assert not (tree / "bin/sh").exists() and not (tree / "usr/bin/dpkg").exists()

@@ -2,6 +2,9 @@
 //!
 //! Keeps true: one copy is open at a time; its files do not change as long as its cursor is open, and go with it. A copy whose
 //! connection has gone without closing the cursor gives way to the next one. What a killed server leaves goes at the next start.
+//!
+//! A backup is made when the client that had all files closes their cursor; one that failed leaves that to the end of its connection. When
+//! that was stands in a small file, so that a server that was started since can tell.
 
 use std::fs;
 use std::io;
@@ -17,10 +20,13 @@ use quarry_seal::KEYSTORE_FILE;
 
 use crate::backup::give_way::aside;
 use crate::dispatch::error::{CommandError, Result};
+use crate::observe::log;
 use crate::process::engine::JOURNAL;
 
 /// Where copies stand in the data directory.
 const DIRECTORY: &str = "quarry.backup";
+/// The file with the time of the last backup, in milliseconds since the epoch. Nothing but what is shown depends on it.
+const LAST_FILE: &str = "quarry.lastbackup";
 /// How often somebody who waits for another copy or lock looks whether it is still wanted.
 const WAIT_TICK: Duration = Duration::from_millis(20);
 
@@ -40,8 +46,8 @@ struct State {
     open: Option<Owned>,
     /// Each copy has a directory of its own: one that has to give way may still be being made.
     last_number: u64,
-    /// When the last copy was whole, in milliseconds since the epoch.
-    last_whole_ms: Option<i64>,
+    /// When the last copy had been taken, in milliseconds since the epoch.
+    last_taken_ms: Option<i64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +60,8 @@ struct Owned {
 pub struct LiveCopy {
     state: Arc<Mutex<State>>,
     owned: Owned,
+    /// Where the time of the last backup stands.
+    last_file: PathBuf,
     /// The directory of the copy: a data directory with the engine's and the journal's within it.
     pub directory: PathBuf,
     /// Where the copy ends.
@@ -69,10 +77,16 @@ pub fn remove_leftovers(data_directory: &Path) -> io::Result<()> {
 
 impl LiveCopies {
     pub fn new(data_directory: &Path, engine: &'static str) -> LiveCopies {
+        let last = fs::read_to_string(data_directory.join(LAST_FILE));
+        let last_taken_ms = last.ok().and_then(|text| text.trim().parse().ok());
+        let state = State {
+            last_taken_ms,
+            ..State::default()
+        };
         LiveCopies {
             directory: data_directory.join(DIRECTORY),
             engine,
-            state: Arc::default(),
+            state: Arc::new(Mutex::new(state)),
             taking: Mutex::default(),
         }
     }
@@ -95,6 +109,7 @@ impl LiveCopies {
         let mut copy = LiveCopy {
             state: Arc::clone(&self.state),
             owned,
+            last_file: self.directory.with_file_name(LAST_FILE),
             directory: self.directory_of(owned),
             copied: Copied {
                 lsn: 0,
@@ -120,7 +135,6 @@ impl LiveCopies {
             copy.files.push((keystore, bytes));
         }
         copy.files.sort();
-        self.state.lock().last_whole_ms = Some(DateTime::now().0);
         Ok(copy)
     }
 
@@ -176,9 +190,9 @@ impl LiveCopies {
         Ok(database.unlock_files()?)
     }
 
-    /// When the last copy was whole, in milliseconds since the epoch; none since the start.
-    pub fn last_whole_ms(&self) -> Option<i64> {
-        self.state.lock().last_whole_ms
+    /// When the last backup was made, in milliseconds since the epoch.
+    pub fn last_taken_ms(&self) -> Option<i64> {
+        self.state.lock().last_taken_ms
     }
 
     fn directory_of(&self, copy: Owned) -> PathBuf {
@@ -206,6 +220,24 @@ impl LiveCopies {
         };
         state.open = Some(owned);
         Ok((owned, open))
+    }
+}
+
+impl LiveCopy {
+    /// Notes that its client has all of it.
+    pub fn note_taken(&self) {
+        let ms = DateTime::now().0;
+        self.state.lock().last_taken_ms = Some(ms);
+        // A draft that is cut off is written again by the next backup.
+        let draft = self.last_file.with_extension("lastbackup.new");
+        let written = fs::write(&draft, format!("{ms}\n"));
+        if let Err(error) = written.and_then(|()| fs::rename(&draft, &self.last_file)) {
+            log::warning(
+                "storage",
+                "the time of the last backup could not be written",
+                &[("error", error.to_string().into())],
+            );
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub fn open(invocation: &mut Invocation<'_>, reply: &mut DocumentBuilder<'_>) ->
     let stream = FilesOfCopy {
         metadata: Some(metadata(&copy, server.config.engine.as_str())),
         files: copy.files.iter().cloned().collect(),
-        _copy: copy,
+        copy,
     };
     let source = Source::Stream(Box::new(stream));
     let mut cursor = ClientCursor::new(NAMESPACE.into(), invocation.generic.session, source);
@@ -101,7 +101,7 @@ fn metadata(copy: &LiveCopy, engine: &str) -> Document {
 struct FilesOfCopy {
     metadata: Option<Document>,
     files: VecDeque<(PathBuf, u64)>,
-    _copy: LiveCopy,
+    copy: LiveCopy,
 }
 
 impl DocumentStream for FilesOfCopy {
@@ -122,5 +122,11 @@ impl DocumentStream for FilesOfCopy {
 
     fn is_dead(&self) -> bool {
         false
+    }
+
+    fn closed_by_client(&mut self) {
+        if self.metadata.is_none() && self.files.is_empty() {
+            self.copy.note_taken();
+        }
     }
 }

@@ -102,11 +102,12 @@ pub fn log_end(server: &Server, connection: &Connection, end: End) {
             ],
         ),
         End::Closed if !server.is_quiet() => {
-            log::info(
-                "network",
-                "connection ended",
-                &[("client", client.into()), ("connectionId", id.into())],
-            );
+            let mut attributes = vec![("client", client.into()), ("connectionId", id.into())];
+            if !connection.has_asked() {
+                let reason = "nothing was sent, as by a health check or a scan of ports";
+                attributes.push(("reason", reason.into()));
+            }
+            log::info("network", "connection ended", &attributes);
         }
         End::Failed(_) | End::Closed => {}
     }

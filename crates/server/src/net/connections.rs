@@ -181,6 +181,11 @@ pub struct Begun {
 }
 
 impl Connection {
+    /// Whether its client has sent a message.
+    pub fn has_asked(&self) -> bool {
+        self.running.lock().opid != 0
+    }
+
     fn new(id: i64, transport: Transport, peer: Peer, login: Login) -> Connection {
         Connection {
             id,

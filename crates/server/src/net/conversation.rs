@@ -30,7 +30,7 @@ use crate::net::certificates::Certificates;
 use crate::net::connection_end::{End, log_end};
 use crate::net::connection_threads::{Afterwards, NoThread};
 use crate::net::connections::{Connection, Entry};
-use crate::net::foreign::{ForeignProtocol, console_address};
+use crate::net::foreign::{ConsoleAddress, ForeignProtocol, console_address};
 use crate::net::handshake::{Greeting, Refusal, greet};
 use crate::net::inbox::{Arrival, Inbox};
 use crate::net::outbox::{send_large, send_until};
@@ -39,6 +39,7 @@ use crate::net::transport::Transport;
 use crate::observe::counters::Counter;
 use crate::observe::log;
 use crate::observe::operation_end;
+use crate::process::config::ConsoleMode;
 use crate::server::Server;
 
 /// A connection without a request for so long is idle.
@@ -281,11 +282,17 @@ impl Conversation {
     /// Ends a connection whose client speaks another protocol, with an answer that it understands if there is one.
     fn refuse_foreign(&self, foreign: ForeignProtocol) -> End {
         let transport = &self.connection.transport;
-        let console = console_address(
-            self.server.config.addresses.first(),
+        let config = &self.server.config;
+        let address = console_address(
+            config.addresses.first(),
             transport.local_address(),
             self.server.admin_port(),
         );
+        let address = address.filter(|_| config.console != Some(ConsoleMode::Off));
+        let console = address.map(|address| ConsoleAddress {
+            is_encrypted: config.tls.is_some(),
+            address,
+        });
         if let Some(answer) = foreign.answer(console) {
             // It is short, and whether it arrives is its client's affair.
             let _ = transport.write_ready(answer.as_bytes());

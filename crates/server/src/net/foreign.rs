@@ -11,12 +11,25 @@ pub enum ForeignProtocol {
     Tls,
     /// A message without encryption, where TLS is required.
     Unencrypted,
+    Ssh,
+    /// The line by which a proxy tells whose connection it hands on.
+    Proxy,
+    Redis,
+    Postgres,
     /// Anything else.
     Unknown,
 }
 
-/// The methods of HTTP, each as the first bytes of a request.
-const HTTP_METHODS: [&[u8]; 7] = [
+/// Where a console is for a browser.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConsoleAddress {
+    pub is_encrypted: bool,
+    pub address: SocketAddr,
+}
+
+/// The methods of HTTP, each as the first bytes of a request, and the beginning of HTTP/2.
+const HTTP_METHODS: [&[u8]; 8] = [
+    b"PRI * HTTP/2",
     b"GET ",
     b"HEAD ",
     b"POST ",
@@ -38,6 +51,14 @@ impl ForeignProtocol {
         match bytes {
             // A record of a handshake, of SSL 3.0 or later, that holds a client's hello.
             [ForeignProtocol::TLS_HANDSHAKE, 3, _, _, _, 1, ..] => ForeignProtocol::Tls,
+            [b'S', b'S', b'H', b'-', ..] => ForeignProtocol::Ssh,
+            [b'P', b'R', b'O', b'X', b'Y', b' ', ..]
+            | [b'\r', b'\n', b'\r', b'\n', 0, b'\r', b'\n', b'Q', ..] => ForeignProtocol::Proxy,
+            [b'*', b'0'..=b'9', ..] | [b'P', b'I', b'N', b'G', ..] => ForeignProtocol::Redis,
+            // Length and version of a start, or the wish for encryption.
+            [0, 0, _, _, 0, 3, 0, 0, ..] | [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f, ..] => {
+                ForeignProtocol::Postgres
+            }
             _ => ForeignProtocol::Unknown,
         }
     }
@@ -58,20 +79,31 @@ impl ForeignProtocol {
                 Some("a TLS handshake, and this server has no TLS: see net.tls.mode")
             }
             ForeignProtocol::Unencrypted => Some("the server takes only encrypted connections"),
+            ForeignProtocol::Ssh => Some("SSH"),
+            ForeignProtocol::Proxy => Some(
+                "the PROXY protocol, which this server does not take: a proxy must not send it",
+            ),
+            ForeignProtocol::Redis => Some("a client or a health check of Redis"),
+            ForeignProtocol::Postgres => Some("a client or a health check of PostgreSQL"),
             ForeignProtocol::Unknown => None,
         }
     }
 
-    /// The answer for its client: a browser learns where the console is. `console` is the address of the admin port.
-    pub fn answer(self, console: Option<SocketAddr>) -> Option<String> {
+    /// The answer for its client: a browser learns where the console is, if there is one.
+    pub fn answer(self, console: Option<ConsoleAddress>) -> Option<String> {
         if self != ForeignProtocol::Http {
             return None;
         }
         let mut line = String::from(
             "It looks like you are trying to access MongoDB over HTTP on the native driver port.",
         );
-        if let Some(console) = console {
-            line.push_str(&format!(" The console is at http://{console}/"));
+        if let Some(ConsoleAddress {
+            is_encrypted,
+            address,
+        }) = console
+        {
+            let scheme = if is_encrypted { "https" } else { "http" };
+            line.push_str(&format!(" The console is at {scheme}://{address}/"));
         }
         line.push_str("\r\n");
         Some(format!(
@@ -107,6 +139,14 @@ mod tests {
                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
                 ForeignProtocol::Tls,
             ),
+            (b"PRI * HTTP/2.0\r\n\r\nSM", ForeignProtocol::Http),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", ForeignProtocol::Ssh),
+            (b"PROXY TCP4 10.0.0.1 10.0.0.2", ForeignProtocol::Proxy),
+            (b"\r\n\r\n\0\r\nQUIT\n\x21", ForeignProtocol::Proxy),
+            (b"*1\r\n$4\r\nPING\r\n", ForeignProtocol::Redis),
+            (b"PING\r\n", ForeignProtocol::Redis),
+            (b"\0\0\0\x08\x04\xd2\x16\x2f", ForeignProtocol::Postgres),
+            (b"\0\0\0\x29\0\x03\0\0user\0me\0", ForeignProtocol::Postgres),
             (b"GETTING", ForeignProtocol::Unknown),
             (b"\x16\x03", ForeignProtocol::Unknown),
             (b"", ForeignProtocol::Unknown),
@@ -127,11 +167,22 @@ mod tests {
     fn a_browser_is_told_where_the_console_is() {
         let reached = SocketAddr::from(([10, 0, 0, 1], 27_017));
         let at = |first: &str, port| console_address(Some(&first.to_owned()), Some(reached), port);
-        let console = at("0.0.0.0", Some(28_017));
-        let answer = ForeignProtocol::Http.answer(console).unwrap();
-        let (head, line) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(line.contains("http://10.0.0.1:28017/"), "{line}");
-        assert!(head.contains(&format!("Content-Length: {}", line.len())));
+        let console = |is_encrypted| {
+            let address = at("0.0.0.0", Some(28_017)).unwrap();
+            Some(ConsoleAddress {
+                is_encrypted,
+                address,
+            })
+        };
+        for (is_encrypted, shown) in [
+            (false, " http://10.0.0.1:28017/"),
+            (true, " https://10.0.0.1:28017/"),
+        ] {
+            let answer = ForeignProtocol::Http.answer(console(is_encrypted)).unwrap();
+            let (head, line) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(line.contains(shown), "{line}");
+            assert!(head.contains(&format!("Content-Length: {}", line.len())));
+        }
         assert_eq!(
             at("127.0.0.1", Some(1)),
             Some(SocketAddr::from(([127, 0, 0, 1], 1)))
@@ -145,6 +196,6 @@ mod tests {
                 .unwrap()
                 .contains("console")
         );
-        assert_eq!(ForeignProtocol::Tls.answer(console), None);
+        assert_eq!(ForeignProtocol::Tls.answer(console(false)), None);
     }
 }

@@ -125,6 +125,12 @@ impl<'m> Inbox<'m> {
         // A message that has come whole is read, and who asks nothing of a session need not be known.
         quarry_timing::begin_operation_after([Phase::Read, Phase::Auth], Phase::Decode);
         let came = self.unread();
+        if came < HEADER_BYTES
+            && let Some(error) = self.refused_length()
+        {
+            // Another protocol's client waits for an answer to its few bytes.
+            return Ok(Arrival::Malformed(error));
+        }
         match self.read_up_to(transport, HEADER_BYTES, started)? {
             Progress::Whole => {}
             Progress::TooSlow => return Ok(Arrival::NoMemory),
@@ -220,6 +226,14 @@ impl<'m> Inbox<'m> {
     }
 
     /// The bytes that have come and are not consumed.
+    /// Why the length with which a header begins is none, once it has come.
+    fn refused_length(&self) -> Option<String> {
+        let length: &[u8; 4] = self.unread_bytes().first_chunk()?;
+        let mut header = [0; HEADER_BYTES];
+        header[..length.len()].copy_from_slice(length);
+        Header::parse(&header).err().map(|error| error.to_string())
+    }
+
     pub fn unread_bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.filled]
     }

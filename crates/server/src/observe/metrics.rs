@@ -94,6 +94,7 @@ impl Collector for Scrape {
         self.counters(&mut encoder)?;
         self.errors(&mut encoder)?;
         self.storage(&mut encoder)?;
+        self.backups(&mut encoder)?;
         self.journal(&mut encoder)?;
         self.journal_archive(&mut encoder)?;
         self.certificate(&mut encoder)?;
@@ -450,6 +451,16 @@ impl Scrape {
             "quarry_disk_size_bytes",
             help,
             space.f_blocks * space.f_frsize,
+        )
+    }
+
+    fn backups(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let last_ms = self.server.backups.last_taken_ms().unwrap_or_default();
+        gauge(
+            encoder,
+            "quarry_last_backup_timestamp_seconds",
+            "When the last backup was made, in seconds since the epoch; 0 where none was",
+            u64::try_from(last_ms / 1000).unwrap_or_default(),
         )
     }
 

@@ -62,13 +62,13 @@ fn errors(server: &Server, section: &mut DocumentBuilder<'_>) {
     shown.finish();
 }
 
-/// `{lastCheckpoint, lastBackup}`: when the engine's durable point last moved, and when the last copy for a backup was whole.
+/// `{lastCheckpoint, lastBackup}`: when the engine's durable point last moved, and when the last backup was made.
 fn upkeep(server: &Server, section: &mut DocumentBuilder<'_>) {
     let mut shown = section.document("upkeep");
     if let Some(ms) = server.database.last_checkpoint_ms() {
         shown.append("lastCheckpoint", DateTime(signed(ms)));
     }
-    if let Some(ms) = server.backups.last_whole_ms() {
+    if let Some(ms) = server.backups.last_taken_ms() {
         shown.append("lastBackup", DateTime(ms));
     }
     shown.finish();

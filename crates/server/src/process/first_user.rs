@@ -1,7 +1,8 @@
 //! The first user, made from the environment: a container has nobody on its own machine who could make one.
 //!
 //! `QUARRY_INITDB_ROOT_USERNAME` and `QUARRY_INITDB_ROOT_PASSWORD`, or the same with `MONGO_`, name a user of `admin` with the
-//! role `root`. It is made when there is no user yet and never changed afterwards.
+//! role `root`. It is made when there is no user yet and never changed afterwards. Naming it switches access control on: a password that
+//! nobody is asked for protects nothing.
 
 use quarry_bson::Document;
 
@@ -11,6 +12,7 @@ use crate::access::restrictions::Restrictions;
 use crate::access::{new_user, store};
 use crate::dispatch::error::CommandError;
 use crate::observe::log;
+use crate::process::config::Config;
 use crate::server::Server;
 
 const PREFIXES: [&str; 2] = ["QUARRY", "MONGO"];
@@ -22,6 +24,14 @@ impl From<CommandError> for BadUser {
     fn from(error: CommandError) -> BadUser {
         BadUser(format!("the first user cannot be made: {}", error.message))
     }
+}
+
+/// Switches access control on for a server whose environment names a user, unless its options say that there is to be none.
+pub fn ask_for_access_control(config: &mut Config) -> Result<(), BadUser> {
+    if named()?.is_some() && !config.is_authorization_said {
+        config.is_authorization_enabled = true;
+    }
+    Ok(())
 }
 
 /// Makes the user that the environment names, if it names one and there is none yet.
@@ -43,7 +53,7 @@ pub fn make(server: &Server) -> Result<(), BadUser> {
         &[("user", name.to_string().into())],
     );
     if !server.config.is_authorization_enabled {
-        let message = "a first user was asked for and access control is not enabled: give --auth";
+        let message = "a first user was asked for, and access control is switched off";
         log::startup_warning("control", message);
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::process::config::{Config, Face};
+use crate::process::config::{Config, ConsoleMode, Face};
 
 /// Says it in three lines, if somebody sees the standard output.
 pub fn print(config: &Config, port: u16, admin_port: Option<u16>) {
@@ -41,6 +41,7 @@ fn text(config: &Config, port: u16, admin_port: Option<u16>) -> String {
         "http"
     };
     let console = match admin_port {
+        Some(_) if config.console == Some(ConsoleMode::Off) => "off (--console ro)".to_owned(),
         Some(port) => format!("{scheme}://{host}:{port}/"),
         None => "off (--adminPort PORT)".to_owned(),
     };
@@ -101,6 +102,8 @@ mod tests {
         );
         let said = lines(&["--bind_ip", "/run/a b.sock"]);
         assert_eq!(said[0], "  connect:  mongodb://%2Frun%2Fa%20b.sock/");
+        let said = lines(&["--console", "off"]);
+        assert_eq!(said[1], "  console:  off (--console ro)");
         let said = lines(&["--bind_ip", "::1"]);
         assert!(said[0].ends_with("mongodb://[::1]:4000/"), "{said:?}");
     }

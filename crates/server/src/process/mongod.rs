@@ -25,6 +25,8 @@ pub fn with_subcommand(mut arguments: Vec<OsString>) -> Vec<OsString> {
         .and_then(|name| Path::new(name).file_name())
         .is_some_and(|name| name == NAME);
     if is_link {
+        // As help and errors are to show it.
+        arguments[0] = "quarry".into();
         arguments.insert(1, NAME.into());
     }
     arguments

@@ -208,6 +208,7 @@ fn serve(config: Config) -> ExitCode {
 }
 
 fn start_and_stop(mut config: Config) -> Result<Ended, Failure> {
+    first_user::ask_for_access_control(&mut config)?;
     let parameters = Parameters::new(&config)?;
     let certificates = config.tls.clone().map(Certificates::load);
     let certificates = certificates.transpose().map_err(BadOptions)?;

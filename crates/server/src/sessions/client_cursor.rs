@@ -51,6 +51,9 @@ pub trait DocumentStream: Send {
     fn is_dead(&self) -> bool {
         true
     }
+
+    /// Its client says that it has what it wanted. A cursor that ends with its connection, its time or a stop is not closed by its client.
+    fn closed_by_client(&mut self) {}
 }
 
 /// One cursor.

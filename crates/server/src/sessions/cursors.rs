@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use crate::access::name::Name;
 use crate::access::user::User;
 use crate::dispatch::error::{CommandError, Result};
-use crate::sessions::client_cursor::ClientCursor;
+use crate::sessions::client_cursor::{ClientCursor, Source};
 use crate::sessions::session::SessionId;
 
 /// Cursors open at once.
@@ -195,8 +195,13 @@ impl Cursors {
             None
         };
         drop(shard);
-        if removed.is_some() {
+        if let Some(removed) = removed {
             self.open.fetch_sub(1, Relaxed);
+            if let Slot::Idle { mut cursor, .. } = removed
+                && let Source::Stream(stream) = &mut cursor.source
+            {
+                stream.closed_by_client();
+            }
         }
         Ok(killed.is_some())
     }
@@ -449,7 +454,7 @@ mod tests {
     use quarry_bson::doc;
 
     use super::*;
-    use crate::sessions::client_cursor::{DocumentStream, Source};
+    use crate::sessions::client_cursor::DocumentStream;
 
     fn cursor(session: Option<SessionId>) -> ClientCursor {
         let documents = (0..5).map(|n| doc! { "_id": n }).collect();

@@ -444,7 +444,7 @@ pub struct JournalPlace {
 /// The flags of `quarry serve`, which are those of `quarry mongod` too.
 #[derive(Debug, Default, Args)]
 pub struct Serve {
-    /// Directory of the data; made when it is missing [default: data]
+    /// Directory of the data; made when it is missing [default: data]. As mongod: it must be there [default: /data/db]
     #[arg(long, value_name = "DIRECTORY")]
     pub dbpath: Option<PathBuf>,
     /// Port to listen on; 0 takes a free one [default: 27017]

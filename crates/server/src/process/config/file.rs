@@ -182,7 +182,7 @@ impl Leaf {
             }
             ("security.authorization", _) => match text {
                 "enabled" => "--auth".into(),
-                "disabled" => return Ok(None),
+                "disabled" => "--noauth".into(),
                 _ => return Err(format!("`{text}` is neither `enabled` nor `disabled`")),
             },
             ("net.unixDomainSocket.enabled", _) => match text {

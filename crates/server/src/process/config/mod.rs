@@ -114,6 +114,8 @@ pub struct Config {
     pub quiet: bool,
     /// Commands are held against the roles of their client's user.
     pub is_authorization_enabled: bool,
+    /// Somebody has asked for that, or for the opposite.
+    pub is_authorization_said: bool,
     pub slow_ms: i64,
     /// The share of the slow operations that are logged and profiled.
     pub slow_op_sample_rate: f64,
@@ -180,6 +182,7 @@ impl Config {
         }
         let is_authorization_enabled =
             !line.noauth && (line.auth || file.auth || key_file.is_some());
+        let is_authorization_said = is_authorization_enabled || line.noauth || file.noauth;
         let admin_port = match line.admin_port.or(file.admin_port) {
             Some(text) => parse_admin_port(&text)?,
             None if face == Face::Mongod => AdminPort::Off,
@@ -306,6 +309,7 @@ impl Config {
             log_rotate,
             quiet: line.quiet || file.quiet,
             is_authorization_enabled,
+            is_authorization_said,
             slow_ms: line.slowms.or(file.slowms).unwrap_or(SLOW_MS_DEFAULT),
             slow_op_sample_rate,
             otlp_endpoint: line
@@ -593,6 +597,8 @@ mod tests {
     fn authorization_is_asked_for_on_the_line_or_in_the_file() {
         assert!(!parse(&[]).unwrap().is_authorization_enabled);
         assert!(parse(&["--auth"]).unwrap().is_authorization_enabled);
+        assert!(!parse(&[]).unwrap().is_authorization_said);
+        assert!(parse(&["--noauth"]).unwrap().is_authorization_said);
         let path =
             std::env::temp_dir().join(format!("quarry-security-{}.yaml", std::process::id()));
         for (text, is_enabled) in [
@@ -603,7 +609,10 @@ mod tests {
             std::fs::write(&path, format!("security:\n  authorization: {text}\n")).unwrap();
             let config = parse(&["--config", path.to_str().unwrap()]);
             assert_eq!(
-                config.ok().map(|config| config.is_authorization_enabled),
+                config.ok().map(|config| {
+                    assert!(config.is_authorization_said);
+                    config.is_authorization_enabled
+                }),
                 is_enabled
             );
         }

@@ -69,7 +69,7 @@ function showFacts(status, before, seconds) {
     fact("Connections", `${connections.current}`, `${connections.active} active, ${connections.available} left, ${connections.rejected} rejected`),
     fact("Journal", bytes(journal.fileBytes), syncs ? `${number(syncs)} syncs/s of ${time(syncMicros / syncs)}` : "no syncs just now"),
     fact("Last checkpoint", since(upkeep.lastCheckpoint, "none since the start"), upkeep.lastCheckpoint && `${bytes(engine.unflushedBytes)} are in memory and in the journal`),
-    fact("Last backup", since(upkeep.lastBackup, "none since the start")),
+    fact("Last backup", since(upkeep.lastBackup, "none")),
     fact("Errors", shown(persecond("quarry", "errors", "count"), value => `${number(value)}/s`), codes(quarry.errors)),
   ];
   if (quarry.refusedWrites.reason) {
