@@ -9,7 +9,7 @@ use crate::process::config::{Config, ConsoleMode, Face};
 
 /// Says it in three lines, if somebody sees the standard output.
 pub fn print(config: &Config, port: u16, admin_port: Option<u16>) {
-    let is_seen = config.log_path.is_none() && config.face == Face::Quarry;
+    let is_seen = !config.is_forked && config.face == Face::Quarry;
     if is_seen && io::stdout().is_terminal() {
         // A terminal that is gone is nothing to fail for.
         let _ = io::stdout().write_all(text(config, port, admin_port).as_bytes());

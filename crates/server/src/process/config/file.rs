@@ -46,8 +46,8 @@ impl ConfigFile {
         if text.lines().all(is_blank) {
             return Ok(ConfigFile::default());
         }
-        let tree: Spanned<Node> = serde_saphyr::from_str(text)
-            .map_err(|error| error.to_string().trim_end().to_owned())?;
+        let tree: Spanned<Node> =
+            serde_saphyr::from_str(text).map_err(|error| unreadable(text, &error))?;
         if !matches!(tree.value, Node::Map(_) | Node::Nothing) {
             return Err("the file is no mapping of keys to values".into());
         }
@@ -149,6 +149,9 @@ impl Leaf {
         let Some(row) = options::by_key(&self.key) else {
             return match self.text {
                 None if options::is_section(&self.key) => Ok(None),
+                Some(_) if options::is_section(&self.key) => {
+                    Err("keys stand below it, and no value behind it".into())
+                }
                 _ => Err("the key is not known".into()),
             };
         };
@@ -203,15 +206,32 @@ impl Leaf {
 
     /// Says what is wrong, with the line of the file where it stands.
     fn wrong(&self, text: &str, why: &str) -> String {
-        let shown = usize::try_from(self.line).unwrap_or(0).checked_sub(1);
-        match shown.and_then(|index| text.lines().nth(index)) {
-            Some(line) => format!(
-                "line {}: {}: {why}\n{:5} | {line}",
-                self.line, self.key, self.line
-            ),
-            None => format!("{}: {why}", self.key),
-        }
+        at_line(text, self.line, &format!("{}: {why}", self.key))
     }
+}
+
+/// Says what is wrong with a line of the file, and shows the line.
+fn at_line(text: &str, number: u64, why: &str) -> String {
+    let shown = usize::try_from(number).unwrap_or(0).checked_sub(1);
+    match shown.and_then(|index| text.lines().nth(index)) {
+        Some(line) => format!("line {number}: {why}\n{number:5} | {line}"),
+        None => why.to_owned(),
+    }
+}
+
+/// Says why the text is no YAML, in the parser's words without its advice to who calls it.
+fn unreadable(text: &str, error: &serde_saphyr::Error) -> String {
+    let number = error.location().map_or(0, |location| location.line());
+    let said = error.to_string();
+    let said = said.lines().next().unwrap_or_default();
+    let why = said.strip_prefix("error: ").unwrap_or(said);
+    let why = match why.split_once(": ") {
+        Some((place, why)) if place.starts_with("line ") => why,
+        _ => why,
+    };
+    let advice = [", set DuplicateKeyPolicy", "; use Option"].map(|advice| why.find(advice));
+    let end = advice.into_iter().flatten().min().unwrap_or(why.len());
+    at_line(text, number, &why[..end])
 }
 
 impl Node {
@@ -354,6 +374,16 @@ mod tests {
             why.contains("line 3") && why.contains("bindIp: x") && why.lines().count() > 1,
             "{why}"
         );
+        assert_eq!(
+            refused("net:\n  port: 1\n  port: 2\n"),
+            "line 3: duplicate mapping key: port\n    3 |   port: 2"
+        );
+        let why = refused("net:\n\tport: 1\n");
+        assert!(
+            why.starts_with("line 2: tabs") && why.ends_with("\n    2 | \tport: 1"),
+            "{why}"
+        );
+        assert!(refused("net: 5\n").contains("net: keys stand below it"));
         let why = refused("systemLog:\n  destination: syslog\n");
         assert!(why.contains("syslog"), "{why}");
         let why = refused("systemLog:\n  destination: file\n");
