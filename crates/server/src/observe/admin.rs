@@ -93,11 +93,14 @@ impl Page {
         }
     }
 
-    fn not_found() -> Page {
-        Page::refused(
-            StatusCode::NOT_FOUND,
-            "not found: /, /timing.json, /history.json, /command, /advice, /metrics and /health are served\n",
-        )
+    /// The answer that names what this server serves.
+    fn not_found(server: &Server) -> Page {
+        let served = match console::is_open(server) {
+            true => "/, /timing.json, /history.json, /command, /advice",
+            false => "the console is off; /timing.json",
+        };
+        let reason = format!("not found: {served}, /metrics and /health are served\n");
+        Page::refused(StatusCode::NOT_FOUND, reason)
     }
 }
 
@@ -269,7 +272,7 @@ async fn respond(
     request: Request<Incoming>,
     origin: Origin,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let allowed = match is_command(request.uri().path()) {
+    let allowed = match is_command(admin.server, request.uri().path()) {
         true => "POST",
         false => "GET, HEAD",
     };
@@ -302,7 +305,7 @@ async fn respond(
 
 async fn page(admin: &Admin, request: Request<Incoming>, origin: Origin) -> Page {
     let path = request.uri().path();
-    let is_command = is_command(path) && console::is_open(admin.server);
+    let is_command = is_command(admin.server, path);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if is_command && request.method() != Method::POST {
         return Page::refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is served here\n");
@@ -343,8 +346,8 @@ fn health(server: &Server) -> Page {
 }
 
 /// Whether something is run for the page there.
-fn is_command(path: &str) -> bool {
-    matches!(path, "/command" | "/advice")
+fn is_command(server: &Server, path: &str) -> bool {
+    matches!(path, "/command" | "/advice") && console::is_open(server)
 }
 
 /// Why a request is not answered because of the site that it comes from or goes to.
@@ -402,14 +405,14 @@ impl Admin {
                 self.write(move || Page::ok(JSON, console::json(server)))
                     .await
             }
-            _ if !console::is_open(server) => Page::not_found(),
+            _ if !console::is_open(server) => Page::not_found(server),
             "/history.json" => match Question::parse(request.uri().query().unwrap_or_default()) {
                 Ok(question) => self.write(move || past(server, &question)).await,
                 Err(reason) => Page::refused(StatusCode::BAD_REQUEST, reason),
             },
             path => match console::file(path) {
                 Some(file) => Page::ok(file.content_type, file.text),
-                None => Page::not_found(),
+                None => Page::not_found(server),
             },
         }
     }

@@ -225,9 +225,13 @@ const OWN: &str = "X-Quarry-Console: 1\r\nContent-Type: application/json\r\nHost
 
 /// The answer to a command that is sent with these headers.
 fn post(server: &Server, headers: &str, command: &str) -> String {
+    post_to(server, "/command", headers, command)
+}
+
+fn post_to(server: &Server, path: &str, headers: &str, command: &str) -> String {
     let mut http = connect(server);
     let head = format!(
-        "POST /command HTTP/1.1\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "POST {path} HTTP/1.1\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
         command.len()
     );
     let _ = http.write_all(format!("{head}{command}").as_bytes());
@@ -293,10 +297,21 @@ fn commands_of_the_console_are_the_servers_and_change_nothing_unless_it_was_star
         403
     ));
     let server = Server::start(&["--logFormat", "json", "--console", "off"]);
-    for path in ["/", "/console.js", "/history.json"] {
-        assert!(is(&get(&server, path, ""), 404), "{path}");
+    for path in ["/", "/console.js", "/history.json", "/x"] {
+        let answer = get(&server, path, "");
+        assert!(is(&answer, 404), "{path}");
+        // It names what is served and nothing else.
+        assert!(
+            answer.ends_with(
+                "not found: the console is off; /timing.json, /metrics and /health are served\n"
+            ),
+            "{answer}"
+        );
     }
-    assert!(is(&post(&server, OWN, find), 405));
+    for path in ["/command", "/advice"] {
+        let answer = post_to(&server, path, OWN, find);
+        assert!(is(&answer, 405) && answer.contains("GET, HEAD"), "{answer}");
+    }
     assert!(is(&get(&server, "/metrics", ""), 200));
 }
 
