@@ -1,120 +1,248 @@
-//! The index that a query asks for by its shape: fields that are compared with single values first, then those that it sorts by, then those
-//! of which it wants a range. So the entries that it reads stand beside each other and in the order in which it wants them.
+//! The indexes that a query asks for by its shape: fields that are compared with single values first, then those that it sorts by, then those
+//! of which it wants a range. So the entries that an index reads stand beside each other and in the order in which the query wants them. A query with
+//! an `$or` may ask for an index a branch, each with what stands beside the `$or`.
 
-use quarry_bson::{Document, RawDocument, RawValue};
+use quarry_bson::{Document, RawArray, RawDocument, RawValue};
 
 /// An index of more fields is not proposed.
 const FIELDS_MAX: usize = 6;
 /// Conditions of a filter that are looked at, and how deep.
 const CONDITIONS_MAX: usize = 100;
 const DEPTH_MAX: usize = 8;
+/// Branches of an `$or`; more of them get no index each.
+const ALTERNATIVES_MAX: usize = 8;
+/// Statements of one update or delete that are looked at.
+const STATEMENTS_MAX: usize = 1_000;
 
-/// The part of a command that an index can serve, as the fields of a find.
+/// The fields of a command, or of one of its statements, that a find has as well.
+const OF_A_FIND: [&str; 2] = ["collation", "let"];
+
+/// A part of a command that an index can serve, as the fields of a find.
 pub struct Question {
-    /// The collection.
-    pub collection: String,
     /// `{find, filter, sort, limit, ...}`.
     pub find: Document,
+    /// The client names the index to be read.
+    is_hinted: bool,
+}
+
+/// The keys of indexes that serve a query together.
+pub type Proposal = Vec<Document>;
+
+/// The parts of a command that an index can serve, and how many documents are wanted.
+#[derive(Default)]
+struct Asked<'q> {
+    filter: Option<RawDocument<'q>>,
+    sort: Option<RawDocument<'q>>,
+    limit: Option<RawValue<'q>>,
+}
+
+/// The questions of a command: one of a read or a findAndModify, and one a statement of an update or a delete. Of an aggregate these are the
+/// stages at its head. The error says why there is none.
+pub fn questions_of(command: RawDocument<'_>) -> Result<Vec<Question>, &'static str> {
+    const NONE: &str =
+        "there is advice for find, count, distinct, aggregate, update, delete and findAndModify";
+    let first = command.first().ok_or(NONE)?;
+    let collection = first.value().as_str().ok_or(NONE)?;
+    let document = |name| command.get_document(name);
+    let asked = match &*first.name().to_string_lossy() {
+        "find" => Asked {
+            filter: document("filter"),
+            sort: document("sort"),
+            limit: command.get("limit"),
+        },
+        "count" | "distinct" => Asked {
+            filter: document("query"),
+            ..Asked::default()
+        },
+        "findAndModify" | "findandmodify" => Asked {
+            filter: document("query"),
+            sort: document("sort"),
+            limit: Some(RawValue::Int32(1)),
+        },
+        "aggregate" => head(command),
+        "update" => return Ok(of_statements(collection, command, "updates")),
+        "delete" => return Ok(of_statements(collection, command, "deletes")),
+        _ => return Err(NONE),
+    };
+    Ok(vec![Question::new(collection, &asked, command, command)])
+}
+
+fn of_statements(collection: &str, command: RawDocument<'_>, list: &str) -> Vec<Question> {
+    let statements = command.get_array(list).unwrap_or(RawArray::EMPTY).iter();
+    let statements = statements.filter_map(|statement| statement.as_document());
+    let question = |statement: RawDocument<'_>| {
+        let takes_all = match list {
+            "updates" => matches!(statement.get("multi"), Some(RawValue::Boolean(true))),
+            _ => statement.get("limit").and_then(|it| it.as_f64_lossy()) == Some(0.0),
+        };
+        let asked = Asked {
+            filter: statement.get_document("q"),
+            sort: statement.get_document("sort"),
+            limit: (!takes_all).then_some(RawValue::Int32(1)),
+        };
+        Question::new(collection, &asked, statement, command)
+    };
+    statements.take(STATEMENTS_MAX).map(question).collect()
+}
+
+/// The `$match` and the `$sort` at the head of a pipeline.
+fn head(command: RawDocument<'_>) -> Asked<'_> {
+    let stages = command.get_array("pipeline").unwrap_or(RawArray::EMPTY);
+    let mut stages = stages.iter().map_while(|stage| stage.as_document());
+    let mut next = stages.next();
+    let filter = next.and_then(|stage| stage.get_document("$match"));
+    if filter.is_some() {
+        next = stages.next();
+    }
+    Asked {
+        filter,
+        sort: next.and_then(|stage| stage.get_document("$sort")),
+        limit: None,
+    }
 }
 
 impl Question {
-    /// Reads a find, count, distinct or aggregate; of the last the stages at its head. None where there is no filter and no sort.
-    pub fn of(command: RawDocument<'_>) -> Option<Question> {
-        let first = command.first()?;
-        let collection = first.value().as_str()?.to_owned();
-        let (filter, sort) = match first.name().as_str().ok()? {
-            "find" => (command.get_document("filter"), command.get_document("sort")),
-            "count" | "distinct" => (command.get_document("query"), None),
-            "aggregate" => head(command)?,
-            _ => return None,
-        };
-        let is_empty = |part: Option<RawDocument<'_>>| part.is_none_or(|part| part.is_empty());
-        if is_empty(filter) && is_empty(sort) {
-            return None;
-        }
+    /// `statement` is the command, or the part of it that holds the query.
+    fn new(
+        collection: &str,
+        asked: &Asked<'_>,
+        statement: RawDocument<'_>,
+        command: RawDocument<'_>,
+    ) -> Question {
         let find = Document::build(|find| {
-            find.append("find", collection.as_str());
-            for (name, part) in [("filter", filter), ("sort", sort)] {
+            find.append("find", collection);
+            for (name, part) in [("filter", asked.filter), ("sort", asked.sort)] {
                 if let Some(part) = part {
                     find.append(name, part);
                 }
             }
-            for name in ["limit", "collation", "let"] {
-                let is_limit_of_other = name == "limit" && first.name() != "find";
-                if let Some(value) = command.get(name).filter(|_| !is_limit_of_other) {
+            if let Some(limit) = asked.limit {
+                find.append("limit", limit);
+            }
+            for name in OF_A_FIND {
+                if let Some(value) = statement.get(name).or_else(|| command.get(name)) {
                     find.append(name, value);
                 }
             }
         });
-        Some(Question { collection, find })
+        Question {
+            find,
+            is_hinted: statement.contains("hint"),
+        }
     }
-}
-
-/// The `$match` and the `$sort` at the head of a pipeline.
-fn head(command: RawDocument<'_>) -> Option<(Option<RawDocument<'_>>, Option<RawDocument<'_>>)> {
-    let mut stages = command.get_array("pipeline")?.iter();
-    let first = stages.next()?.as_document()?;
-    let Some(filter) = first.get_document("$match") else {
-        return Some((None, first.get_document("$sort")));
-    };
-    let second = stages.next().and_then(|stage| stage.as_document());
-    Some((
-        Some(filter),
-        second.and_then(|stage| stage.get_document("$sort")),
-    ))
 }
 
 /// The fields that a filter constrains, by how.
-#[derive(Default)]
-struct Fields {
+#[derive(Clone, Default)]
+struct Fields<'q> {
     points: Vec<String>,
     ranges: Vec<String>,
-    /// A part of the filter that no single index serves.
-    has_alternatives: bool,
+    /// The branches of the first `$or`.
+    alternatives: Option<RawArray<'q>>,
     conditions: usize,
 }
 
-/// The key of the index that would serve the query best; the error says why there is none.
-pub fn propose(question: &Question) -> Result<Document, &'static str> {
+/// The indexes that would serve the query best, in the order in which they are worth a trial; the error says why there are none.
+pub fn propose(question: &Question) -> Result<Vec<Proposal>, &'static str> {
+    if question.is_hinted {
+        return Err(
+            "it says by `hint` how it is to be read, so that no other index would be taken",
+        );
+    }
     let mut fields = Fields::default();
-    if let Some(filter) = question.find.get_document("filter") {
-        fields.read(filter, 0);
-    }
+    fields.read(question.find.get_document("filter").unwrap_or_default(), 0);
     let sort = question.find.get_document("sort").unwrap_or_default();
-    let mut key: Vec<(String, i32)> = fields.points.iter().map(|name| (name.clone(), 1)).collect();
-    for element in sort {
-        let name = element.name().to_string_lossy();
-        let way = element.value().as_f64_lossy().unwrap_or(1.0);
-        if !name.starts_with('$') {
-            key.push((name.into_owned(), if way < 0.0 { -1 } else { 1 }));
-        }
-    }
-    key.extend(fields.ranges.iter().map(|name| (name.clone(), 1)));
-    let mut known: Vec<String> = Vec::new();
-    key.retain(|(name, _)| {
-        let is_new = !known.contains(name);
-        known.push(name.clone());
-        is_new
-    });
-    key.truncate(FIELDS_MAX);
-    if key.is_empty() {
-        return Err(match fields.has_alternatives {
-            true => "its conditions are alternatives, each of which would need an index of its own",
-            false => "it has no condition and no order that an index over values could serve",
-        });
-    }
-    if key.len() == 1 && key[0].0 == "_id" {
+    let single = fields.key(sort);
+    if is_of_id(&single) {
         return Err("it asks for `_id`, which has its index already");
     }
-    Ok(Document::build(|index| {
-        for (name, way) in &key {
-            index.append(name, *way);
-        }
-    }))
+    let mut proposals = Vec::new();
+    if !single.is_empty() {
+        proposals.push(vec![single]);
+    }
+    match fields.alternatives {
+        None => {}
+        Some(branches) => match fields.keys_of_branches(branches, sort) {
+            Ok(keys) => proposals.push(keys),
+            Err(why) if proposals.is_empty() => return Err(why),
+            Err(_) => {}
+        },
+    }
+    if proposals.is_empty() {
+        return Err("it has no condition and no order that an index over values could serve");
+    }
+    Ok(proposals)
 }
 
-impl Fields {
-    fn read(&mut self, filter: RawDocument<'_>, depth: usize) {
+fn is_of_id(key: &Document) -> bool {
+    key.as_raw().sole_element("_id").is_some()
+}
+
+impl<'q> Fields<'q> {
+    /// The key of an index over these fields, in the order `sort`.
+    fn key(&self, sort: RawDocument<'_>) -> Document {
+        let mut key: Vec<(String, i32)> = Vec::new();
+        let mut add = |name: &str, way: i32| {
+            if key.len() < FIELDS_MAX && !key.iter().any(|(known, _)| known == name) {
+                key.push((name.to_owned(), way));
+            }
+        };
+        self.points.iter().for_each(|name| add(name, 1));
+        for element in sort {
+            let name = element.name().to_string_lossy();
+            let way = element.value().as_f64_lossy().unwrap_or(1.0);
+            if !name.starts_with('$') {
+                add(&name, if way < 0.0 { -1 } else { 1 });
+            }
+        }
+        self.ranges.iter().for_each(|name| add(name, 1));
+        Document::build(|index| {
+            for (name, way) in &key {
+                index.append(name, *way);
+            }
+        })
+    }
+
+    /// The keys of an index for each branch of an `$or`, with what stands beside it, but for those that another one begins with.
+    fn keys_of_branches(
+        &self,
+        branches: RawArray<'_>,
+        sort: RawDocument<'_>,
+    ) -> Result<Vec<Document>, &'static str> {
+        if branches.len() > ALTERNATIVES_MAX {
+            return Err("it has more alternatives (`$or`) than get an index each");
+        }
+        let mut keys: Vec<Document> = Vec::new();
+        for branch in branches.iter().filter_map(|branch| branch.as_document()) {
+            let mut of_branch = Fields::default();
+            of_branch.read(branch, 0);
+            if of_branch.points.is_empty() && of_branch.ranges.is_empty() {
+                return Err(
+                    "one of its alternatives (`$or`) has no condition that an index over values could serve, and all documents are read for it",
+                );
+            }
+            of_branch.points = [&self.points[..], &of_branch.points[..]].concat();
+            of_branch.ranges.extend_from_slice(&self.ranges);
+            keys.push(of_branch.key(sort));
+        }
+        let is_needed = |place: usize| {
+            let key = &keys[place];
+            !is_of_id(key)
+                && !keys.iter().enumerate().any(|(other, longer)| {
+                    other != place && begins_with(longer, key) && (longer != key || other < place)
+                })
+        };
+        let needed: Vec<Document> = (0..keys.len())
+            .filter(|place| is_needed(*place))
+            .map(|place| keys[place].clone())
+            .collect();
+        match needed.is_empty() {
+            true => Err("its alternatives (`$or`) ask for `_id`, which has its index already"),
+            false => Ok(needed),
+        }
+    }
+
+    fn read(&mut self, filter: RawDocument<'q>, depth: usize) {
         for element in filter {
             self.conditions += 1;
             if self.conditions > CONDITIONS_MAX || depth > DEPTH_MAX {
@@ -127,9 +255,10 @@ impl Fields {
                         self.read(part, depth + 1);
                     }
                 }
-                (operator, _) if operator.starts_with('$') => {
-                    self.has_alternatives |= operator == "$or";
+                ("$or", RawValue::Array(branches)) => {
+                    self.alternatives.get_or_insert(branches);
                 }
+                (operator, _) if operator.starts_with('$') => {}
                 (_, condition) => self.note(&name, condition),
             }
         }
@@ -161,21 +290,46 @@ impl Fields {
     }
 }
 
+/// Whether the first fields of a key are those of the other one.
+fn begins_with(longer: &Document, key: &Document) -> bool {
+    let mut fields = longer.as_raw().iter();
+    key.as_raw().iter().all(|field| {
+        let other = fields.next();
+        other.is_some_and(|other| other.name() == field.name() && other.value() == field.value())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use quarry_bson::extjson;
 
     use super::*;
 
+    /// The proposals of each question of a command, or why there are none.
     fn proposed(command: &str) -> String {
         let command = extjson::parse_legacy(command).unwrap();
-        let Some(question) = Question::of(command.as_raw()) else {
-            return "nothing to ask".into();
+        let questions = match questions_of(command.as_raw()) {
+            Ok(questions) => questions,
+            Err(reason) => return reason.into(),
         };
-        match propose(&question) {
-            Ok(index) => extjson::relaxed(index.as_raw()),
-            Err(reason) => reason.into(),
-        }
+        let told: Vec<String> = questions.iter().map(told).collect();
+        told.join("; ")
+    }
+
+    fn told(question: &Question) -> String {
+        let proposals = match propose(question) {
+            Ok(proposals) => proposals,
+            Err(reason) => return reason.into(),
+        };
+        let keys = |keys: &Proposal| {
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|key| extjson::relaxed(key.as_raw()))
+                .collect();
+            keys.join(" ")
+        };
+        let told: Vec<String> = proposals.iter().map(keys).collect();
+        told.join(" or ")
     }
 
     #[test]
@@ -211,18 +365,109 @@ mod tests {
     }
 
     #[test]
-    fn what_no_single_index_serves_gets_none() {
+    fn what_a_write_looks_for_is_a_question_a_statement() {
+        for (command, index) in [
+            (
+                "{update: 'c', updates: [{q: {a: 1, t: {$lt: 5}}, u: {$set: {a: 2}}, multi: true}, {q: {b: 1}, u: {}}]}",
+                r#"{"a":1,"t":1}; {"b":1}"#,
+            ),
+            (
+                "{delete: 'c', deletes: [{q: {a: 1}, limit: 0}]}",
+                r#"{"a":1}"#,
+            ),
+            (
+                "{findAndModify: 'c', query: {state: 'new'}, sort: {at: 1}, update: {$set: {state: 'taken'}}}",
+                r#"{"state":1,"at":1}"#,
+            ),
+            (
+                "{findandmodify: 'c', query: {a: 1}, remove: true}",
+                r#"{"a":1}"#,
+            ),
+        ] {
+            assert_eq!(proposed(command), index, "{command}");
+        }
+        let limits = |command: &str| -> Vec<bool> {
+            let command = extjson::parse_legacy(command).unwrap();
+            let questions = questions_of(command.as_raw()).unwrap();
+            questions
+                .iter()
+                .map(|one| one.find.contains("limit"))
+                .collect()
+        };
+        assert_eq!(
+            limits("{update: 'c', updates: [{q: {a: 1}, u: {}}, {q: {a: 1}, u: {}, multi: true}]}"),
+            [true, false]
+        );
+        assert_eq!(
+            limits("{delete: 'c', deletes: [{q: {a: 1}, limit: 1}, {q: {a: 1}, limit: 0}]}"),
+            [true, false]
+        );
+        assert_eq!(
+            limits("{findAndModify: 'c', query: {a: 1}, remove: true}"),
+            [true]
+        );
+    }
+
+    #[test]
+    fn branches_of_an_or_get_an_index_each() {
+        for (filter, index) in [
+            ("{$or: [{a: 1}, {b: {$gt: 1}}]}", r#"{"a":1} {"b":1}"#),
+            // What stands beside it bounds each branch, or may be enough alone.
+            (
+                "{t: {$gt: 0}, x: 1, $or: [{a: 1}, {b: 1}]}",
+                r#"{"x":1,"t":1} or {"x":1,"a":1,"t":1} {"x":1,"b":1,"t":1}"#,
+            ),
+            (
+                "{$and: [{$or: [{a: 1}, {b: 1}]}, {x: 1}]}",
+                r#"{"x":1} or {"x":1,"a":1} {"x":1,"b":1}"#,
+            ),
+            ("{$or: [{a: 1}, {a: 2}]}", r#"{"a":1}"#),
+            ("{$or: [{a: 1}, {a: 2, b: 1}]}", r#"{"a":1,"b":1}"#),
+            ("{$or: [{_id: 1}, {b: 1}]}", r#"{"b":1}"#),
+        ] {
+            assert_eq!(
+                proposed(&format!("{{find: 'c', filter: {filter}}}")),
+                index,
+                "{filter}"
+            );
+        }
+        let sorted = "{find: 'c', filter: {$or: [{a: 1}, {b: 1}]}, sort: {s: 1}}";
+        assert_eq!(
+            proposed(sorted),
+            r#"{"s":1} or {"a":1,"s":1} {"b":1,"s":1}"#
+        );
+        let many = (0..9)
+            .map(|n| format!("{{f{n}: 1}}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        for (branches, why) in [
+            ("{a: 1}, {b: {$ne: 1}}", "one of its alternatives"),
+            ("{_id: 1}, {_id: 2}", "already"),
+            (&*many, "more alternatives"),
+        ] {
+            let told = proposed(&format!("{{find: 'c', filter: {{$or: [{branches}]}}}}"));
+            assert!(told.contains(why), "{branches}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_no_index_serves_gets_none() {
+        for command in ["{ping: 1}", "{aggregate: 1, pipeline: []}", "{}"] {
+            assert!(
+                proposed(command).starts_with("there is advice for"),
+                "{command}"
+            );
+        }
         for command in [
             "{find: 'c'}",
             "{find: 'c', filter: {}}",
-            "{ping: 1}",
-            "{aggregate: 1, pipeline: []}",
+            "{find: 'c', filter: {a: {$ne: 1}}}",
             "{aggregate: 'c', pipeline: [{$group: {_id: 1}}]}",
+            "{update: 'c', updates: [{q: {}, u: {$set: {a: 1}}, multi: true}]}",
         ] {
-            assert_eq!(proposed(command), "nothing to ask", "{command}");
+            assert!(proposed(command).contains("no condition"), "{command}");
         }
-        assert!(proposed("{find: 'c', filter: {$or: [{a: 1}, {b: 1}]}}").contains("alternatives"));
-        assert!(proposed("{find: 'c', filter: {a: {$ne: 1}}}").contains("no condition"));
         assert!(proposed("{find: 'c', filter: {_id: {$gt: 1}}}").contains("already"));
+        assert!(proposed("{find: 'c', filter: {a: 1}, hint: {$natural: 1}}").contains("hint"));
     }
 }

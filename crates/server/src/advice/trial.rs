@@ -1,5 +1,5 @@
-//! The trial of an index: a database in memory with a sample of the collection and its indexes, and the query explained in it without
-//! the index and with it.
+//! The trial of indexes: a database in memory with a sample of the collection and its indexes, and the query explained in it without
+//! the proposed indexes and with them.
 
 use quarry_bson::{Document, RawDocument};
 use quarry_database::{Database, Namespace, Operation, Scope};
@@ -11,8 +11,8 @@ use crate::commands::explained_find;
 use crate::data::Data;
 use crate::dispatch::error::Result;
 
-/// The name of the index that is tried.
-const TRIED: &str = "tried";
+/// The names of the indexes that are tried begin so.
+const TRIED: &str = "tried_";
 /// The database and the collection of the sample; nobody else sees them.
 const NAMESPACE: (&str, &str) = ("trial", "sample");
 
@@ -21,29 +21,63 @@ const NAMESPACE: (&str, &str) = ("trial", "sample");
 pub struct Ran {
     /// The stages that read, as `IXSCAN { a: 1 }`.
     pub plan: String,
-    /// The plan reads the index that is tried.
-    pub uses_tried: bool,
+    /// The names of the indexes that the plan reads.
+    used: Vec<String>,
     pub docs_examined: i64,
     pub keys_examined: i64,
     pub returned: i64,
+}
+
+/// An index that was tried.
+#[derive(Debug)]
+pub struct Tried {
+    pub key: Document,
+    /// Its entries over the sample.
+    pub entries: i64,
+    /// Their bytes, roughly.
+    pub bytes: u64,
 }
 
 /// The outcome of a trial.
 #[derive(Debug)]
 pub struct Trial {
     pub without: Ran,
-    pub with_index: Ran,
-    /// Entries of the index over the sample.
-    pub entries: i64,
-    /// Their bytes, roughly.
-    pub index_bytes: u64,
+    pub with_indexes: Ran,
+    pub indexes: Vec<Tried>,
 }
 
-/// Tries an index over the sample, beside the indexes that there are.
-pub fn try_index(
+impl Trial {
+    /// Whether the plan reads all the indexes, and finds as much by examining less.
+    pub fn holds(&self) -> bool {
+        let (without, with) = (&self.without, &self.with_indexes);
+        (0..self.indexes.len()).all(|place| with.used.contains(&name_of(place)))
+            && with.returned == without.returned
+            && with.docs_examined < without.docs_examined
+    }
+
+    /// Whether it does better than another one that holds as well. More indexes have to halve at least what is examined: each is
+    /// written by every insert.
+    pub fn is_better_than(&self, other: &Trial) -> bool {
+        let (own, others) = (
+            self.with_indexes.docs_examined,
+            other.with_indexes.docs_examined,
+        );
+        match self.indexes.len() > other.indexes.len() {
+            true => own <= others / 2,
+            false => own < others,
+        }
+    }
+}
+
+fn name_of(place: usize) -> String {
+    format!("{TRIED}{place}")
+}
+
+/// Tries indexes together over the sample, beside the indexes that there are.
+pub fn try_indexes(
     operation: &Operation,
     question: &Question,
-    key: &Document,
+    keys: &[Document],
     sample: &[RawDocument<'_>],
     indexes: &[Document],
 ) -> Result<Trial> {
@@ -67,33 +101,52 @@ pub fn try_index(
         );
     }
     let without = run(&scope, operation, &namespace, &question.find)?;
-    let tried = Document::build(|index| {
-        index.append("v", 2);
-        index.append("key", key);
-        index.append("name", TRIED);
-        if let Some(collation) = question.find.get_document("collation") {
-            index.append("collation", collation);
-        }
+    let collation = question.find.get_document("collation");
+    let definitions = keys.iter().enumerate().map(|(place, key)| {
+        Document::build(|index| {
+            index.append("v", 2);
+            index.append("key", key);
+            index.append("name", name_of(place).as_str());
+            if let Some(collation) = collation {
+                index.append("collation", collation);
+            }
+        })
     });
-    scope.create_indexes(&namespace, &[tried], operation, Level::Written)?;
-    let with_index = run(&scope, operation, &namespace, &question.find)?;
-    let all = Document::build(|find| {
-        find.append("find", NAMESPACE.1);
-        find.append("hint", TRIED);
-    });
-    let entries = run(&scope, operation, &namespace, &all)?.keys_examined;
-    let stats = database.coll_stats(&namespace)?;
-    let sizes = stats.iter().flat_map(|stats| &stats.indexes);
-    let size = sizes
-        .filter(|index| index.name == TRIED)
-        .map(|index| index.bytes)
-        .sum();
+    let definitions: Vec<Document> = definitions.collect();
+    scope.create_indexes(&namespace, &definitions, operation, Level::Written)?;
     Ok(Trial {
         without,
-        with_index,
-        entries,
-        index_bytes: size,
+        with_indexes: run(&scope, operation, &namespace, &question.find)?,
+        indexes: measured(&database, operation, &namespace, keys)?,
     })
+}
+
+/// The indexes that were tried, with what they take.
+fn measured(
+    database: &Database,
+    operation: &Operation,
+    namespace: &Namespace,
+    keys: &[Document],
+) -> Result<Vec<Tried>> {
+    let stats = database.coll_stats(namespace)?;
+    let measure = |(place, key): (usize, &Document)| {
+        let name = name_of(place);
+        let all = Document::build(|find| {
+            find.append("find", NAMESPACE.1);
+            find.append("hint", name.as_str());
+        });
+        let sizes = stats.iter().flat_map(|stats| &stats.indexes);
+        let scope = Scope::from(database);
+        Ok(Tried {
+            key: key.clone(),
+            entries: run(&scope, operation, namespace, &all)?.keys_examined,
+            bytes: sizes
+                .filter(|index| index.name == name)
+                .map(|index| index.bytes)
+                .sum(),
+        })
+    };
+    keys.iter().enumerate().map(measure).collect()
 }
 
 /// An empty database that speaks the whole language.
@@ -135,7 +188,7 @@ fn run(
     }
     Ok(Ran {
         plan: plan.leaves.join(", "),
-        uses_tried: plan.uses_tried,
+        used: plan.used,
         docs_examined: stats("totalDocsExamined"),
         keys_examined: stats("totalKeysExamined"),
         returned: stats("nReturned"),
@@ -146,7 +199,7 @@ fn run(
 #[derive(Default)]
 struct Plan {
     leaves: Vec<String>,
-    uses_tried: bool,
+    used: Vec<String>,
 }
 
 /// No plan is deeper.
@@ -166,7 +219,8 @@ impl Plan {
                 .map(|key| format!(" {key}"));
             self.leaves
                 .push(format!("{name}{}", key.unwrap_or_default()));
-            self.uses_tried |= stage.get_str("indexName") == Some(TRIED);
+            self.used
+                .extend(stage.get_str("indexName").map(str::to_owned));
         } else {
             below.into_iter().for_each(|one| self.read(one, depth + 1));
         }
@@ -177,18 +231,35 @@ impl Plan {
 mod tests {
     use quarry_bson::{doc, extjson};
 
-    use super::super::propose;
+    use super::super::{propose, questions_of};
     use super::*;
 
-    fn tried(find: &str, indexes: &[Document]) -> Trial {
-        let command = extjson::parse_legacy(find).unwrap();
-        let question = Question::of(command.as_raw()).unwrap();
-        let key = propose(&question).unwrap();
+    /// The only question of a command.
+    fn question(command: &str) -> Question {
+        let command = extjson::parse_legacy(command).unwrap();
+        questions_of(command.as_raw()).unwrap().swap_remove(0)
+    }
+
+    fn keys_tried(question: &Question, keys: &[Document], indexes: &[Document]) -> Trial {
         let documents: Vec<Document> = (0..500)
             .map(|n| doc! { "_id": n, "a": (n % 50), "b": n, "list": [n, (n + 1)] })
             .collect();
         let sample: Vec<RawDocument<'_>> = documents.iter().map(Document::as_raw).collect();
-        try_index(&Operation::default(), &question, &key, &sample, indexes).unwrap()
+        try_indexes(&Operation::default(), question, keys, &sample, indexes).unwrap()
+    }
+
+    /// The trials of all that is proposed.
+    fn all_tried(command: &str, indexes: &[Document]) -> Vec<Trial> {
+        let question = question(command);
+        let proposals = propose(&question).unwrap();
+        let tried = proposals
+            .iter()
+            .map(|keys| keys_tried(&question, keys, indexes));
+        tried.collect()
+    }
+
+    fn tried(command: &str, indexes: &[Document]) -> Trial {
+        all_tried(command, indexes).swap_remove(0)
     }
 
     #[test]
@@ -199,19 +270,84 @@ mod tests {
         );
         assert_eq!(trial.without.plan, "COLLSCAN");
         assert_eq!(trial.without.docs_examined, 500);
-        assert!(trial.with_index.uses_tried, "{trial:?}");
-        assert_eq!(trial.with_index.docs_examined, trial.with_index.returned);
-        assert_eq!(trial.with_index.returned, trial.without.returned);
-        assert_eq!(trial.entries, 500);
-        assert!(trial.index_bytes > 0);
-        assert_eq!(tried("{find: 'c', filter: {list: 7}}", &[]).entries, 1_000);
+        assert!(trial.holds(), "{trial:?}");
+        assert_eq!(
+            trial.with_indexes.docs_examined,
+            trial.with_indexes.returned
+        );
+        assert_eq!(trial.indexes[0].entries, 500);
+        assert!(trial.indexes[0].bytes > 0);
+        let of_list = tried("{find: 'c', filter: {list: 7}}", &[]);
+        assert_eq!(of_list.indexes[0].entries, 1_000);
     }
 
     #[test]
     fn an_index_that_is_there_makes_another_one_worthless() {
         let there = doc! { "v": 2, "key": { "a": 1, "c": 1 }, "name": "a_c" };
         let trial = tried("{find: 'c', filter: {a: 7}}", &[there]);
-        assert_eq!(trial.without.docs_examined, trial.with_index.docs_examined);
+        assert_eq!(
+            trial.without.docs_examined,
+            trial.with_indexes.docs_examined
+        );
         assert!(trial.without.plan.starts_with("IXSCAN"), "{trial:?}");
+        assert!(!trial.holds());
+    }
+
+    #[test]
+    fn branches_of_an_or_are_served_together() {
+        let or = "{find: 'c', filter: {$or: [{a: 7}, {b: {$gt: 490}}]}}";
+        let trial = tried(or, &[]);
+        assert!(trial.holds() && trial.indexes.len() == 2, "{trial:?}");
+        assert_eq!(trial.without.plan, "COLLSCAN");
+        assert_eq!(trial.with_indexes.returned, 19);
+        assert!(trial.with_indexes.docs_examined < 25, "{trial:?}");
+        // One of them alone serves nothing, unless the other one is there.
+        let (question, of_b) = (question(or), doc! { "b": 1 });
+        let of_a = doc! { "v": 2, "key": { "a": 1 }, "name": "a_1" };
+        assert!(!keys_tried(&question, std::slice::from_ref(&of_b), &[]).holds());
+        assert!(keys_tried(&question, &[of_b], &[of_a]).holds());
+    }
+
+    #[test]
+    fn more_indexes_have_to_halve_the_work() {
+        let both = all_tried("{find: 'c', filter: {a: 7, $or: [{b: 7}, {b: 57}]}}", &[]);
+        assert!(both.iter().all(Trial::holds), "{both:?}");
+        // One index over both fields in place of one over the first.
+        assert!(both[1].is_better_than(&both[0]));
+        let two = all_tried(
+            "{find: 'c', filter: {a: 7, $or: [{b: {$gt: 0}}, {list: 8}]}}",
+            &[],
+        );
+        assert!(two[0].holds() && !two[1].is_better_than(&two[0]), "{two:?}");
+    }
+
+    #[test]
+    fn the_query_of_a_write_is_tried_and_nothing_else() {
+        for command in [
+            "{update: 'c', updates: [{q: {a: 7}, u: {$set: {a: 8}}, multi: true}]}",
+            "{delete: 'c', deletes: [{q: {a: 7}, limit: 0}]}",
+        ] {
+            let trial = tried(command, &[]);
+            assert!(trial.holds(), "{trial:?}");
+            assert_eq!(
+                (
+                    trial.without.docs_examined,
+                    trial.with_indexes.docs_examined
+                ),
+                (500, 10)
+            );
+        }
+        let taken = tried(
+            "{findAndModify: 'c', query: {a: 7}, sort: {b: -1}, remove: true}",
+            &[],
+        );
+        assert!(taken.holds(), "{taken:?}");
+        assert_eq!(
+            (
+                taken.with_indexes.docs_examined,
+                taken.with_indexes.returned
+            ),
+            (1, 1)
+        );
     }
 }

@@ -440,15 +440,18 @@ impl Admin {
         let Ok(text) = std::str::from_utf8(&body) else {
             return Page::refused(StatusCode::BAD_REQUEST, "the command is not UTF-8\n");
         };
-        let asked = console::parse_command(self.server, text, is_shell, &who, origin.address);
-        let asked = match asked {
+        let parse = match is_advice {
+            true => console::parse_question,
+            false => console::parse_command,
+        };
+        let asked = match parse(self.server, text, is_shell, &who, origin.address) {
             Ok(asked) => asked,
             Err(refusal) => return refusal.into(),
         };
         let server = self.server;
-        let lane = match is_advice || asked.lane == Lane::Long {
-            true => &self.commands,
-            false => &self.writers,
+        let lane = match asked.lane {
+            Lane::Long => &self.commands,
+            Lane::Short => &self.writers,
         };
         let permit = Arc::clone(lane).acquire_owned().await;
         // As few of them as there are permits. The other end is held by this task, which ends with its client: then the

@@ -144,7 +144,7 @@ impl Profiler {
         };
         if is_meant {
             slow_log::write(ended);
-            slow_operations.note(document());
+            slow_operations.note(document(), ended);
         }
         let is_profiled = match settings.level {
             ProfileLevel::Off => false,

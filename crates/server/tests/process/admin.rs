@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use quarry_bson::doc;
+use quarry_bson::{Document, doc};
 
 use crate::client::Client;
 use crate::server::Server;
@@ -313,6 +313,67 @@ fn commands_of_the_console_are_the_servers_and_change_nothing_unless_it_was_star
         assert!(is(&answer, 405) && answer.contains("GET, HEAD"), "{answer}");
     }
     assert!(is(&get(&server, "/metrics", ""), 200));
+}
+
+#[test]
+fn advice_for_writes_changes_nothing_and_needs_no_console_that_may() {
+    let server = Server::start(&["--logFormat", "json"]);
+    let mut client = Client::connect(server.port);
+    let documents: Vec<Document> = (0..500).map(|n| doc! { "a": (n % 50), "b": n }).collect();
+    client.run(&doc! { "insert": "things", "documents": documents });
+    let advise = |command: &str| {
+        let answer = post_to(&server, "/advice", OWN, command);
+        assert!(is(&answer, 200), "{command}: {answer}");
+        answer
+    };
+    for command in [
+        r#"{"update": "things", "updates": [{"q": {"a": 7}, "u": {"$set": {"a": 0}}, "multi": true}], "$db": "admin"}"#,
+        r#"{"delete": "things", "deletes": [{"q": {"a": 7}, "limit": 0}], "$db": "admin"}"#,
+        r#"{"findAndModify": "things", "query": {"a": 7}, "remove": true, "$db": "admin"}"#,
+        // What a transaction adds says nothing of what is asked.
+        r#"{"delete": "things", "deletes": [{"q": {"a": 7}, "limit": 1}], "startTransaction": true, "autocommit": false, "$db": "admin"}"#,
+        r#"{"aggregate": "things", "pipeline": [{"$match": {"a": 7}}, {"$out": "others"}], "cursor": {}, "$db": "admin"}"#,
+    ] {
+        let answer = advise(command);
+        assert!(answer.contains(r#""indexes":[{"key":{"a":1}"#), "{answer}");
+    }
+    // A shape of many statements is tried once, and each shape has its answer.
+    let many = r#"{"update": "things", "updates": [{"q": {"a": 1}, "u": {"$set": {"c": 1}}}, {"q": {"a": 2}, "u": {"$set": {"c": 1}}},
+        {"q": {}, "u": {"$set": {"c": 1}}, "multi": true}], "$db": "admin"}"#;
+    let answer = advise(many);
+    assert!(
+        answer.contains(r#""statements":2,"indexes":[{"key":{"a":1}"#),
+        "{answer}"
+    );
+    assert!(
+        answer.contains(r#""statements":1,"reason":"it has no condition"#),
+        "{answer}"
+    );
+    let or =
+        r#"{"find": "things", "filter": {"$or": [{"a": 7}, {"b": {"$gt": 490}}]}, "$db": "admin"}"#;
+    let answer = advise(or);
+    assert!(
+        answer.contains(r#"{"key":{"a":1}"#) && answer.contains(r#"{"key":{"b":1}"#),
+        "{answer}"
+    );
+    let index = doc! { "key": { "a": 1 }, "name": "a_1" };
+    client.run(&doc! { "createIndexes": "things", "indexes": [index] });
+    // The branch that has its index gets no other one.
+    let answer = advise(or);
+    assert!(
+        !answer.contains(r#"{"key":{"a":1}"#) && answer.contains(r#"{"key":{"b":1}"#),
+        "{answer}"
+    );
+    let answer = advise(r#"{"insert": "things", "documents": [{}], "$db": "admin"}"#);
+    assert!(answer.contains("there is advice for find"), "{answer}");
+    let count = |client: &mut Client, query: Document| {
+        let counted = client.run(&doc! { "count": "things", "query": query });
+        counted.get_i32("n")
+    };
+    assert_eq!(count(&mut client, doc! {}), Some(500));
+    assert_eq!(count(&mut client, doc! { "a": 7 }), Some(10));
+    let others = client.run(&doc! { "count": "others" });
+    assert_eq!(others.get_i32("n"), Some(0));
 }
 
 #[test]

@@ -105,13 +105,6 @@ pub struct Asked {
     pub lane: Lane,
 }
 
-impl Asked {
-    /// Whether it shows what is stored.
-    pub fn is_of_data(&self) -> bool {
-        self.purpose == Purpose::Data
-    }
-}
-
 /// Why a request is not run.
 pub struct Refusal(pub StatusCode, pub String);
 
@@ -134,12 +127,7 @@ pub fn parse(
     who: &Who,
     address: IpAddr,
 ) -> Result<Asked, Refusal> {
-    let read = if is_shell {
-        extjson::parse_legacy(text)
-    } else {
-        extjson::parse(text)
-    };
-    let body = read.map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("{error}\n")))?;
+    let body = read(text, is_shell)?;
     let Some(purpose) = purpose_of(body.as_raw()) else {
         return Err(Refusal::forbidden("the console does not run this command"));
     };
@@ -167,6 +155,32 @@ pub fn parse(
         purpose,
         lane,
     })
+}
+
+/// Reads a command that is not run but looked at: of whatever it does, what it asks is held against documents that `who` may read.
+pub fn parse_question(
+    server: &Server,
+    text: &str,
+    is_shell: bool,
+    who: &Who,
+    address: IpAddr,
+) -> Result<Asked, Refusal> {
+    let body = read(text, is_shell)?;
+    refuse(server, Purpose::Data, who, address)?;
+    Ok(Asked {
+        body,
+        purpose: Purpose::Data,
+        lane: Lane::Long,
+    })
+}
+
+fn read(text: &str, is_shell: bool) -> Result<Document, Refusal> {
+    let read = if is_shell {
+        extjson::parse_legacy(text)
+    } else {
+        extjson::parse(text)
+    };
+    read.map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("{error}\n")))
 }
 
 /// Why a command of this purpose is not run for `who`, beside what the user's own privileges say.

@@ -2,7 +2,7 @@
 //! embedded; they load nothing from elsewhere, so that it works offline.
 //!
 //! The page gets what it shows in four ways: `/timing.json` and `/history.json` give figures, and `POST /command` runs a command
-//! of the server for it (`commands`), as the user who has logged in and with the privileges of that user. `POST /advice` tries an index for a
+//! of the server for it (`commands`), as the user who has logged in and with the privileges of that user. `POST /advice` tries indexes for a
 //! query (`advice`). A page of a
 //! foreign site that is open in the same browser gets nothing of this and can end nothing (`site`).
 //!
@@ -14,7 +14,9 @@ mod figures;
 mod site;
 
 pub use advice::advise;
-pub use commands::{BODY_BYTES_MAX, Lane, Refusal, Runner, is_open, parse as parse_command, run};
+pub use commands::{
+    BODY_BYTES_MAX, Lane, Refusal, Runner, is_open, parse as parse_command, parse_question, run,
+};
 pub use figures::json;
 pub use site::{is_from_page, is_own_host, refuse_foreign};
 

@@ -35,7 +35,7 @@ export function show({ now }) {
 function takeNew() {
   slow.list = [...slow.known].map(([key, operation]) => ({
     key, operation, at: moment(operation.ts), ns: `${kind(operation)} ${operation.ns}`, plan: operation.planSummary ?? "",
-    examined: operation.docsExamined, returned: operation.nreturned, micros: operation.micros, text: JSON.stringify(operation.command).toLowerCase(),
+    examined: operation.docsExamined, returned: operation.nreturned, micros: operation.micros, text: JSON.stringify(whole(operation)).toLowerCase(),
   }));
   get("slowNew").hidden = true;
   showSlow();
@@ -67,10 +67,18 @@ function choose(one) {
     + `${number(operation.keysExamined)} keys and ${number(one.examined)} documents examined, ${number(one.returned)} returned`, "dim");
   const work = element("p", `work ${shell(operation.work, 1)}${operation.waits ? `  waits ${shell(operation.waits, 1)}` : ""}`, "dim");
   const error = operation.errMsg ? [element("p", `${operation.errName}: ${operation.errMsg}`, "bad")] : [];
-  get("chosen").replaceChildren(element("h3", one.ns), acts, facts, ...error, element("pre", shell(asked(operation.command))), waterfall(operation, slow.order), work, plan);
+  get("chosen").replaceChildren(element("h3", one.ns), acts, facts, ...error, element("pre", shell(asked(whole(operation)))), ...notKept(operation), waterfall(operation, slow.order), work, plan);
 }
 
-function asked(command) {
+// The command with the statements of a write, which drivers send beside it and the server keeps apart.
+export function whole({ command = {}, statements }) {
+  const list = { update: "updates", delete: "deletes" }[Object.keys(command)[0]];
+  return list && statements ? { ...command, [list]: statements } : command;
+}
+
+const notKept = ({ statementsNotKept: count }) => count ? [element("p", `${number(count)} statements more are not shown`, "dim")] : [];
+
+export function asked(command) {
   const kept = { ...command };
   for (const name of OF_DRIVERS) delete kept[name];
   return kept;
@@ -80,7 +88,7 @@ const database = operation => operation.command?.$db ?? operation.ns.split(".")[
 
 // The operation as somebody would type it into the shell.
 export function mongosh(operation) {
-  const command = asked(operation.command), db = `db.getSiblingDB(${JSON.stringify(database(operation))})`;
+  const command = asked(whole(operation)), db = `db.getSiblingDB(${JSON.stringify(database(operation))})`;
   if (typeof command.find === "string") {
     const of = `${db}.getCollection(${JSON.stringify(command.find)})`;
     const simple = ["find", "filter", "projection", "sort", "limit", "skip", "batchSize", "singleBatch"];
@@ -93,7 +101,8 @@ export function mongosh(operation) {
   if (typeof command.aggregate === "string" && Object.keys(command).every(name => ["aggregate", "pipeline", "cursor"].includes(name))) {
     return `${db}.getCollection(${JSON.stringify(command.aggregate)}).aggregate(${shell(command.pipeline)})`;
   }
-  return `${db}.runCommand(${shell(command)})`;
+  const rest = operation.statementsNotKept ? `// ${operation.statementsNotKept} statements more were not kept\n` : "";
+  return `${rest}${db}.runCommand(${shell(command)})`;
 }
 
 export const explainable = operation => ["find", "aggregate", "count", "distinct"].includes(Object.keys(operation.command ?? {})[0]) && !operation.command.$truncated;
