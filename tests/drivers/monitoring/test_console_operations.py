@@ -186,6 +186,54 @@ def test_collections_tell_sizes_and_superfluous_indexes(server, browse):
     assert not page.errors
 
 
+def test_unused_indexes_are_told_over_all_collections(server, browse):
+    with MongoClient(server.uri) as client:
+        for name in ("things", "others"):
+            things = client.shop[name]
+            things.insert_many([{"_id": number, "used": number, "idle": number, "one": number} for number in range(50)])
+            for key, options in (("used", {}), ("idle", {}), ("one", {"unique": True}), ("at", {"expireAfterSeconds": 3600})):
+                things.create_index(key, **options)
+            assert things.find_one({"used": 7}, hint="used_1")
+    page = browse(server.admin_url + "#collections")
+    rows = "[...document.querySelectorAll('#collectionRows tr[data-ns]')].map(line => [line.dataset.ns, line.cells[5].textContent, line.cells[5].className])"
+    told = {ns: (text.split("; "), name) for ns, text, name in page.wait_for(rows, lambda rows: len(rows) == 2)}
+    assert sorted(told) == ["shop.others", "shop.things"]
+    for remarks, name in told.values():
+        assert [remark.split(" since ")[0] for remark in remarks] == ["idle_1 unused", "one_1 unused", "at_1 unused"]
+        assert remarks[1].endswith(", also enforces uniqueness") and remarks[2].endswith(", expires documents")
+        assert "bad" in name
+    assert "6 indexes unused, 0 superfluous" in page.text("#collectionsState")
+    page.click("#collectionRows tr[data-ns='shop.things']")
+    page.wait_for("document.querySelector('#indexes tr[data-index=idle_1]')?.textContent ?? ''", lambda text: "0 times" in text and "idle_1 unused since" in text)
+    # Not what cannot be dropped, is only being built, or is not counted; since when is told in words.
+    told = page.evaluate("""import('./collections.js').then(({ unused }) => {
+      const use = { ops: 0, since: { $date: "2024-05-06T07:08:09Z" } };
+      return unused([{ name: "_id_", key: { _id: 1 }, use }, { name: "by", key: { _id: 1 }, clustered: true, use }, { name: "built", key: { a: 1 } }, { name: "a", key: { a: 1 }, use }]);
+    })""")
+    assert [(one["name"], "unused since" in one["text"] and "May 2024" in one["text"]) for one in told] == [("a", True)]
+    assert not page.errors
+
+
+def test_very_many_collections_are_read_as_somebody_asks(server, browse):
+    with MongoClient(server.uri) as client:
+        for number in range(310):
+            client.shop.create_collection(f"c{number:03}")
+        client.shop["x.late"].insert_one({})
+    page = browse(server.admin_url + "#collections")
+    state = "document.getElementById('collectionsState').textContent"
+    page.wait_for(state, lambda text: text.startswith("300 of 311 collections;"))
+    # Three commands for each of those that are read, and none for the others.
+    assert sum(url.endswith("command?") for url in page.requested) < 3 * 300 + 60
+    page.click("#collectionsMore")
+    page.wait_for(state, lambda text: text.startswith("311 of 311 collections;"))
+    assert page.evaluate("document.getElementById('collectionsMore').hidden")
+    for wanted, count in (("shop.x.l", 1), ("hop.c30", 10), ("SHOP", 311), ("c30", 10), ("op.*", 0)):
+        set_value(page, "#collectionFilter", wanted)
+        page.click("#collectionsAgain")
+        page.wait_for(state, lambda text: text.startswith(f"{min(count, 300)} of {count} collections;") if count else text == "there are no collections")
+    assert not page.errors
+
+
 def test_advice_holds_once_it_is_followed(server, browse):
     with MongoClient(server.uri) as client:
         things = client.shop.things
