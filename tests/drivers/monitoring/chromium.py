@@ -10,6 +10,9 @@ import urllib.request
 import websocket
 
 SECONDS_MAX = 30
+# What a browser has to be told of keys that do something by themselves.
+CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40}
+TEXTS = {"Enter": "\r"}
 
 
 class Chromium:
@@ -101,8 +104,22 @@ class Chromium:
     def press(self, key):
         """Presses a key as a person would."""
         for kind in ("keyDown", "keyUp"):
-            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, **text)
+            text = {"text": TEXTS.get(key, key)} if kind == "keyDown" and (len(key) == 1 or key in TEXTS) else {}
+            code = {"windowsVirtualKeyCode": CODES[key]} if key in CODES else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **text, **code)
+
+    def type(self, text):
+        """Presses the keys of a text where the focus is."""
+        for key in text:
+            self.press(key)
+
+    def tap(self, selector):
+        """Touches the middle of what the selector finds."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.wait_for(f"Boolean({found})")
+        x, y = self.evaluate(f"(box => [box.left + box.width / 2, box.top + box.height / 2])({found}.getBoundingClientRect())")
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def drag(self, selector, start, end):
         """Drags over what the selector finds, from one share of its width to another."""

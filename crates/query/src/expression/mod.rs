@@ -58,3 +58,8 @@ pub use parse::EXPRESSION_DEPTH_MAX;
 pub use path::Path;
 pub use tree::{Call, Expression};
 pub use variables::{Context, Variables};
+
+/// The names of the operators of expressions, `$` included.
+pub fn operator_names() -> Vec<&'static str> {
+    operators::names()
+}

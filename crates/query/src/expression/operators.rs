@@ -17,6 +17,11 @@ pub(super) fn find(name: &str) -> Option<&'static Operator> {
     place.ok().map(|place| &OPERATORS[place])
 }
 
+/// The operators by name.
+pub(super) fn names() -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).collect()
+}
+
 const fn row(name: &'static str, arguments: Arguments, evaluate: Function) -> Operator {
     Operator {
         name,

@@ -52,6 +52,11 @@ use parse::Level;
 use slots::{Finder, Slots};
 use walk::{Fields, Walk};
 
+/// The names of a filter's operators, `$` included: those that follow a field, and those that stand in a field's place.
+pub fn operator_names() -> [Vec<&'static str>; 2] {
+    operators::names()
+}
+
 /// Fields that one walk finds into slots on the stack; a filter that names more has them on the heap.
 const SLOTS_MANY: usize = 16;
 const SLOTS_FEW: usize = 4;

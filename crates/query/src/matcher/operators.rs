@@ -38,6 +38,19 @@ pub(super) fn find_top_level(name: &str) -> Option<TopLevel> {
     place.ok().map(|place| TOP_LEVEL[place].1)
 }
 
+/// The operators that follow a field, and those that stand in a field's place, by the names that a client may send.
+pub(super) fn names() -> [Vec<&'static str>; 2] {
+    let top_level = TOP_LEVEL.iter().map(|(name, _)| *name);
+    let is_served = |name: &&str| !matches!(*name, near::NEAR_OF_STAGE | WHERE);
+    [
+        OF_FIELD.iter().map(|(name, _)| *name).collect(),
+        top_level.filter(is_served).collect(),
+    ]
+}
+
+/// It is refused by name.
+const WHERE: &str = "$where";
+
 /// Sorted by name, for a search by halves.
 static OF_FIELD: &[(&str, OfField)] = &[
     ("$all", |of| {
@@ -126,7 +139,7 @@ static TOP_LEVEL: &[(&str, TopLevel)] = &[
     }),
     ("$sampleRate", sample_rate),
     ("$text", text),
-    ("$where", refuse_javascript),
+    (WHERE, refuse_javascript),
 ];
 
 fn field(operand: Operand<'_>, predicate: Predicate) -> Result<Option<MatchExpression>> {

@@ -96,7 +96,7 @@ impl Page {
     /// The answer that names what this server serves.
     fn not_found(server: &Server) -> Page {
         let served = match console::is_open(server) {
-            true => "/, /timing.json, /history.json, /command, /advice",
+            true => "/, /timing.json, /history.json, /language.json, /command, /advice",
             false => "the console is off; /timing.json",
         };
         let reason = format!("not found: {served}, /metrics and /health are served\n");
@@ -410,6 +410,7 @@ impl Admin {
                 Ok(question) => self.write(move || past(server, &question)).await,
                 Err(reason) => Page::refused(StatusCode::BAD_REQUEST, reason),
             },
+            "/language.json" => Page::ok(JSON, console::language()),
             path => match console::file(path) {
                 Some(file) => Page::ok(file.content_type, file.text),
                 None => Page::not_found(server),

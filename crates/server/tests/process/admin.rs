@@ -297,7 +297,7 @@ fn commands_of_the_console_are_the_servers_and_change_nothing_unless_it_was_star
         403
     ));
     let server = Server::start(&["--logFormat", "json", "--console", "off"]);
-    for path in ["/", "/console.js", "/history.json", "/x"] {
+    for path in ["/", "/console.js", "/history.json", "/language.json", "/x"] {
         let answer = get(&server, path, "");
         assert!(is(&answer, 404), "{path}");
         // It names what is served and nothing else.
@@ -408,7 +408,7 @@ fn a_page_of_another_site_reads_nothing_and_ends_nothing() {
             "{answer}"
         );
     }
-    for path in ["/timing.json", "/history.json"] {
+    for path in ["/timing.json", "/history.json", "/language.json"] {
         assert!(is(
             &get(&server, path, "Sec-Fetch-Site: cross-site\r\n"),
             403

@@ -1,9 +1,9 @@
 //! The console: pages on the admin port that show, live, what the server does, and what it did within the last day. Its files are
 //! embedded; they load nothing from elsewhere, so that it works offline.
 //!
-//! The page gets what it shows in four ways: `/timing.json` and `/history.json` give figures, and `POST /command` runs a command
+//! The page gets what it shows in five ways: `/timing.json` and `/history.json` give figures, and `POST /command` runs a command
 //! of the server for it (`commands`), as the user who has logged in and with the privileges of that user. `POST /advice` tries indexes for a
-//! query (`advice`). A page of a
+//! query (`advice`), and `/language.json` names the operators that somebody who types one is offered (`language`). A page of a
 //! foreign site that is open in the same browser gets nothing of this and can end nothing (`site`).
 //!
 //! Names, documents and queries are anybody's: the page shows them as text, and its policy lets it run no script but the files below.
@@ -11,6 +11,7 @@
 mod advice;
 mod commands;
 mod figures;
+mod language;
 mod site;
 
 pub use advice::advise;
@@ -18,6 +19,7 @@ pub use commands::{
     BODY_BYTES_MAX, Lane, Refusal, Runner, is_open, parse as parse_command, parse_question, run,
 };
 pub use figures::json;
+pub use language::json as language;
 pub use site::{is_from_page, is_own_host, refuse_foreign};
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -50,7 +52,7 @@ macro_rules! file {
 }
 
 /// The files of the page. uPlot is a library of others, under the MIT licence that stands beside it.
-static FILES: [PageFile; 17] = [
+static FILES: [PageFile; 19] = [
     file!("/", HTML, "index.html"),
     file!("/icon.svg", "image/svg+xml", "icon.svg"),
     file!("/console.css", STYLE, "console.css"),
@@ -63,6 +65,8 @@ static FILES: [PageFile; 17] = [
     file!("/operations.js", SCRIPT, "operations.js"),
     file!("/collections.js", SCRIPT, "collections.js"),
     file!("/data.js", SCRIPT, "data.js"),
+    file!("/completion.js", SCRIPT, "completion.js"),
+    file!("/suggestions.js", SCRIPT, "suggestions.js"),
     file!("/plan.js", SCRIPT, "plan.js"),
     file!("/adviser.js", SCRIPT, "adviser.js"),
     file!("/uPlot.iife.min.js", SCRIPT, "uPlot.iife.min.js"),

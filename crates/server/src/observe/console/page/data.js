@@ -5,9 +5,16 @@ import * as server from "./server.js";
 import { ask, button, copy, element, get, number, plain, shell } from "./show.js";
 import { collectionsOf } from "./collections.js";
 import { summary, tree } from "./plan.js";
+import { accepted, noteFields, noteIndexes, suggestions } from "./completion.js";
+import { suggest } from "./suggestions.js";
 
 const LINES_MAX = 2000;
+// The last documents of a collection whose fields are offered, and how long reading them may take.
+const SAMPLE = 50;
+const SAMPLE_MS = 2000;
 const shown = { db: undefined, name: undefined, page: 0, asked: undefined, mayChange: false };
+// What is offered to whoever types a query: the fields of the collection `of`, and the server's operators.
+const known = { of: undefined, fields: new Map(), operators: undefined };
 
 export function start() {
   get("query").onsubmit = event => { event.preventDefault(); shown.page = 0; find(); };
@@ -16,6 +23,24 @@ export function start() {
   get("explain").onclick = explain;
   get("insert").onclick = () => edit(undefined);
   get("treeFilter").oninput = filterTree;
+  for (const kind of ["filter", "projection", "sort"]) {
+    const input = get("query").elements[kind];
+    const refresh = suggest(input, get("suggestions"), (text, caret) => suggestions(kind, text, caret, known), accepted);
+    input.addEventListener("focus", () => learn().then(refresh));
+  }
+}
+
+// Reads what can be offered, once somebody is about to type. Where the user may not read it, or it takes long, fewer fields are offered.
+async function learn() {
+  known.operators ??= await server.language().catch(() => undefined);
+  const { db, name } = shown, of = `${db}.${name}`;
+  if (!name || known.of === of) return;
+  known.of = of;
+  const find = { find: name, sort: { $natural: -1 }, limit: SAMPLE, singleBatch: true, maxTimeMS: SAMPLE_MS, $db: db };
+  const [found, listed] = await Promise.allSettled([server.command(find), server.command({ listIndexes: name, cursor: { batchSize: 1000 }, $db: db })]);
+  if (known.of !== of) return;
+  if (listed.value) noteIndexes(known.fields, listed.value.cursor.firstBatch);
+  for (const document of found.value?.cursor.firstBatch ?? []) noteFields(known.fields, document);
 }
 
 export function show({ now }) {
@@ -73,7 +98,10 @@ function filterTree() {
 }
 
 function choose(db, name) {
-  if (shown.db !== db || shown.name !== name) get("query").reset();
+  if (shown.db !== db || shown.name !== name) {
+    get("query").reset();
+    Object.assign(known, { of: undefined, fields: new Map() });
+  }
   Object.assign(shown, { db, name, page: 0 });
   get("queryOf").textContent = `${db}.${name}`;
   get("queryOf").className = "";
@@ -104,6 +132,7 @@ async function find() {
     const { cursor } = await server.shellCommand(findText(more));
     if (shown.asked !== asked) return;
     const documents = cursor.firstBatch.slice(0, limit), first = shown.page * limit;
+    for (const document of documents) noteFields(known.fields, document);
     get("documents").replaceChildren(...documents.map(documentItem));
     get("before").disabled = shown.page === 0;
     get("after").disabled = cursor.firstBatch.length <= limit;

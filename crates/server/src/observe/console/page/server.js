@@ -12,6 +12,11 @@ export async function timing() {
   return answered(await fetch("timing.json", { headers: OWN }));
 }
 
+// The operators that queries have.
+export async function language() {
+  return answered(await fetch("language.json", { headers: OWN }));
+}
+
 export async function history(from, to, points, series) {
   const query = `from=${Math.round(from)}&to=${Math.round(to)}&points=${points}&series=${series.join(",")}`;
   return answered(await fetch(`history.json?${query}`, { headers: OWN }));
@@ -32,6 +37,7 @@ export const command = (body) => run(JSON.stringify(body), "");
 export const canonicalCommand = (body) => run(JSON.stringify(body), "canonical");
 export const shellCommand = (text) => run(text, "shell&canonical");
 
+// The advice for each shape of what a command asks.
 export async function advise(body) {
   const headers = { ...OWN, "Content-Type": "application/json" };
   return answered(await fetch("advice", { method: "POST", headers, body: JSON.stringify(body) }));
