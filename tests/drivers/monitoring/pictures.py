@@ -41,10 +41,13 @@ def fill(client):
     shop.orders.create_index("customer")
     shop.orders.create_index([("customer", 1), ("total", -1)])
     shop.customers.create_index("city")
+    shop.customers.create_index("name", unique=True)
     client.admin.command("setParameter", 1, slowOpThresholdMs=0)
     list(shop.orders.find({"city": "Faro", "total": {"$gt": 250}}).sort("total", -1).limit(20))
     list(shop.orders.aggregate([{"$match": {"total": {"$gt": 100}}}, {"$group": {"_id": "$city", "sum": {"$sum": "$total"}}}]))
     list(shop.customers.find({"name": {"$regex": "9$"}}))
+    shop.orders.update_many({"city": "Braga", "lines": 8}, {"$set": {"large": True}})
+    list(shop.orders.find({"$or": [{"city": "Porto", "total": {"$gt": 299}}, {"lines": 1, "total": {"$lt": 6}}]}))
     client.admin.command("setParameter", 1, slowOpThresholdMs=10000)
 
 
@@ -83,6 +86,13 @@ def data(page):
     page.wait_for("document.querySelectorAll('#documents pre').length > 1")
     page.click("#explain")
     page.wait_for("document.querySelector('#plan .tree')?.textContent ?? ''")
+    # What is offered as somebody types the sort.
+    offered = "document.querySelector('#suggestions:not([hidden])')?.textContent ?? ''"
+    page.evaluate("document.querySelector('#query [name=sort]').focus()")
+    page.evaluate("document.querySelector('#query [name=sort]').select()")
+    page.press("{")
+    page.wait_for(offered, lambda text: "indexed" in text)
+    page.press("ArrowDown")
 
 
 VIEWS = {
