@@ -48,6 +48,16 @@ impl Link {
         }
     }
 
+    /// Before a group that is known to be on the chain.
+    pub fn inside(group: &GroupHeader) -> Self {
+        Link {
+            incarnation: group.incarnation,
+            next_lsn: group.first_lsn,
+            previous_crc: None,
+            stamp: None,
+        }
+    }
+
     pub fn accepts(&self, header: &GroupHeader) -> bool {
         header.incarnation == self.incarnation
             && header.first_lsn == self.next_lsn

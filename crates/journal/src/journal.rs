@@ -4,10 +4,10 @@
 //! waits for, and serves writers that went on without waiting; `journal-space` makes the next segment
 //! ahead of need.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -23,9 +23,9 @@ use crate::log::local::LocalLog;
 use crate::options::{Identity, Options};
 use crate::pipeline::Pipeline;
 use crate::reader::Reader;
-use crate::recovery::recover;
+use crate::recovery::{Recovered, recover};
 use crate::segment_header::SEGMENT_BYTES_MIN;
-use crate::segments::{Segments, WaitingForArchive};
+use crate::segments::{Room, Segments, WaitingForArchive};
 use crate::sync::SyncCounters;
 use crate::ticket::{Committed, Level, Pending, Ticket, Until};
 use crate::wakeups::Wakeups;
@@ -46,6 +46,9 @@ pub struct Journal {
     local: Option<Arc<LocalLog>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
+    read_time: Duration,
+    /// The first segment of this life is shorter than others.
+    begins_short: bool,
 }
 
 /// The part of a journal that is kept though no checkpoint needs it, for those who read what was.
@@ -73,6 +76,7 @@ impl Journal {
         let mut options = options;
         options.segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
         let now_unix_ms = unix_ms();
+        let begun = Instant::now();
         let must_exist = options.must_exist;
         let recovered = recover(
             &*files,
@@ -82,16 +86,21 @@ impl Journal {
             &*hooks,
             now_unix_ms,
         )?;
+        let read_time = begun.elapsed();
         let incarnation = u64::from(recovered.incarnation_number) << 32 | u64::from(salt());
         let segments = Segments::new(
-            files,
+            Arc::clone(&files),
             identity,
             options.clone(),
             incarnation,
-            recovered.segments,
+            recovered.segments.clone(),
             recovered.next_sequence,
         )?;
-        let segment = segments.begin(recovered.start, unix_ms())?;
+        let (replayed, room) = match options.background && recovered.has_more() {
+            true => replay_beside(&recovered, &*files, &*hooks, &segments)?,
+            false => (recovered.replay(&*files, &*hooks)?, None),
+        };
+        let segment = segments.begin(recovered.start, room, unix_ms())?;
         let is_short = segment.bytes < options.segment_bytes;
         let next_lsn = recovered.start.first_lsn;
         let latch = Arc::new(Latch::default());
@@ -108,9 +117,12 @@ impl Journal {
         let stamp = recovered.start.stamp;
         let pipeline = Pipeline::new(options, hooks, log, latch, wakeups, next_lsn, stamp);
         pipeline.begin_at_cluster_time(recovered.start.cluster_time_min);
-        let journal = Journal::run(pipeline, Some(local), recovered.replayed)?;
-        if is_short {
-            journal.pipeline.wakeups.request_space();
+        let mut journal = Journal::run(pipeline, Some(local), replayed)?;
+        journal.read_time = read_time;
+        journal.begins_short = is_short;
+        // What was replayed goes to the engine's disk first.
+        if replayed == 0 {
+            journal.request_segment();
         }
         Ok(journal)
     }
@@ -152,6 +164,8 @@ impl Journal {
             local,
             threads: Mutex::new(threads),
             replayed,
+            read_time: Duration::ZERO,
+            begins_short: false,
         })
     }
 
@@ -291,6 +305,20 @@ impl Journal {
     /// Records that `open` applied.
     pub fn replayed(&self) -> u64 {
         self.replayed
+    }
+
+    /// How long `open` took before it applied anything: to read what the engine may miss, and to cut and sync the end.
+    pub fn read_time(&self) -> Duration {
+        self.read_time
+    }
+
+    /// Has the next segment made in the background if the first one is short. `open` asks for it itself unless it has replayed
+    /// something: its zeros would go to the disk beside what the engine was given. Without this call the first segment asks
+    /// when it is half full.
+    pub fn request_segment(&self) {
+        if self.begins_short {
+            self.pipeline.wakeups.request_space();
+        }
     }
 
     /// Reads from `from_lsn` on, while writing goes on.
@@ -602,6 +630,26 @@ fn run_space(pipeline: &Pipeline, local: &LocalLog) {
             Err(_) => Some(PREPARE_AGAIN),
         };
     }
+}
+
+/// Replays while another thread makes room for the first segment, which has zeros to write and to sync.
+fn replay_beside(
+    recovered: &Recovered,
+    files: &dyn Files,
+    hooks: &dyn Hooks,
+    segments: &Segments,
+) -> Result<(u64, Option<Room>)> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("journal-begin".to_owned());
+        let room = thread.spawn_scoped(scope, || segments.make_room_to_begin());
+        let replayed = recovered.replay(files, hooks);
+        let room = match room {
+            Ok(room) => room.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // Without a thread `begin` makes it.
+            Err(_) => Ok(None),
+        };
+        Ok((replayed?, room?))
+    })
 }
 
 /// Tells two lives apart even if both were given the same number.

@@ -25,15 +25,24 @@ use crate::segments::discard;
 use crate::stamp::Stamp;
 use crate::tail::{check_tail, cut, first_unsynced};
 
-/// A journal that is whole, synced and applied, and what its next life must use.
+/// A journal that is whole and synced, what is to be replayed of it, and what its next life must use.
 pub(crate) struct Recovered {
     pub segments: Vec<Arc<Segment>>,
     pub next_sequence: u64,
     pub incarnation_number: u32,
     pub start: IncarnationStart,
-    pub replayed: u64,
+    replay: Option<Replay>,
 }
 
+/// The groups that the engine may miss, from a segment of the recovered ones on.
+struct Replay {
+    begin: usize,
+    link: Link,
+    applied_lsn: u64,
+    end_lsn: u64,
+}
+
+/// Finds where the journal ends, and has it end there durably. Applies nothing.
 pub(crate) fn recover(
     files: &dyn Files,
     identity: &Identity,
@@ -71,7 +80,6 @@ pub(crate) fn recover(
         // What stays is met by the next start again.
         let _ = discard(files, &name);
     }
-    let replayed = replay(files, &segments, begin, link, applied_lsn, hooks)?;
     let first_lsn = end_lsn.max(applied_lsn) + 1;
     let stamp = end.link.stamp.unwrap_or_default();
     let last = segments.last().map_or(0, |segment| segment.header.sequence);
@@ -85,7 +93,12 @@ pub(crate) fn recover(
             cluster_time_min: lowest_time(first_lsn, end_lsn, stamp, begun_last.as_ref(), unix_ms),
             stamp,
         },
-        replayed,
+        replay: Some(Replay {
+            begin,
+            link,
+            applied_lsn,
+            end_lsn: ended_lsn,
+        }),
     })
 }
 
@@ -249,7 +262,7 @@ fn fresh(must_exist: bool, applied_lsn: u64) -> Result<Recovered> {
             first_lsn: 1,
             ..IncarnationStart::default()
         },
-        replayed: 0,
+        replay: None,
     })
 }
 
@@ -524,32 +537,34 @@ fn drop_empty_last(
     })
 }
 
-fn replay(
-    files: &dyn Files,
-    segments: &[Arc<Segment>],
-    begin: usize,
-    link: Link,
-    applied_lsn: u64,
-    hooks: &dyn Hooks,
-) -> Result<u64> {
-    // The only segment that `begin` named was empty and is gone: nothing to replay.
-    let Some(segments) = segments
-        .get(begin..)
-        .filter(|segments| !segments.is_empty())
-    else {
-        return Ok(0);
-    };
-    let mut replayed = 0;
-    walk(files, segments, link, &mut |_, _, _, visited| {
-        check_wanted(hooks)?;
-        let payloads = visited.payloads.after(applied_lsn);
-        if payloads.is_empty() {
-            return Ok(());
+impl Recovered {
+    /// Whether the journal has records that the engine does not.
+    pub fn has_more(&self) -> bool {
+        (self.replay.as_ref()).is_some_and(|replay| replay.end_lsn > replay.applied_lsn)
+    }
+
+    /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are.
+    pub fn replay(&self, files: &dyn Files, hooks: &dyn Hooks) -> Result<u64> {
+        let Some(replay) = &self.replay else {
+            return Ok(0);
+        };
+        // The only segment that `begin` named was empty and is gone: nothing to replay.
+        let segments = self.segments.get(replay.begin..).unwrap_or_default();
+        if segments.is_empty() {
+            return Ok(0);
         }
-        replayed += payloads.len() as u64;
-        hooks
-            .apply(payloads.first_lsn(), &payloads)
-            .map_err(Error::Unapplied)
-    })?;
-    Ok(replayed)
+        let mut replayed = 0;
+        walk(files, segments, replay.link, &mut |_, _, _, visited| {
+            check_wanted(hooks)?;
+            let payloads = visited.payloads.after(replay.applied_lsn);
+            if payloads.is_empty() {
+                return Ok(());
+            }
+            replayed += payloads.len() as u64;
+            hooks
+                .apply(payloads.first_lsn(), &payloads)
+                .map_err(Error::Unapplied)
+        })?;
+        Ok(replayed)
+    }
 }

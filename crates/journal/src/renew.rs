@@ -166,7 +166,7 @@ pub fn begin(
         },
     };
     let unix_ms = u64::try_from(unix.as_millis()).unwrap_or(u64::MAX);
-    segments.begin(start, unix_ms)?;
+    segments.begin(start, None, unix_ms)?;
     Ok(())
 }
 

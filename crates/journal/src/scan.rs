@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use crate::compression::unpack;
 use crate::error::{Error, Result};
 use crate::files::{File, read_full_at};
@@ -228,9 +230,7 @@ impl GroupScanner {
             let window = &self.window[(self.offset - self.window_offset) as usize..];
             // Where a whole header fits into what is read.
             let starts = window.len() - header_bytes + 1;
-            let found = window[..starts + magic.len() - 1]
-                .windows(magic.len())
-                .position(|four| four == magic);
+            let found = memmem::find(&window[..starts + magic.len() - 1], &magic);
             self.offset += found.unwrap_or(starts) as u64;
             if found.is_some() {
                 if let Ok(header) = self.peek_header()? {

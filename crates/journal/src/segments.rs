@@ -8,6 +8,7 @@
 mod making;
 
 use making::Haste;
+pub(crate) use making::Room;
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{Files, sync_file};
 use crate::options::{Identity, Options};
 use crate::segment::{IncarnationStart, OpenSegment, SEGMENT_SUFFIX, Segment};
 use crate::segment_header::SEGMENT_HEADER_BYTES;
@@ -191,14 +192,34 @@ impl Segments {
         })
     }
 
-    /// The first segment of this incarnation, synced, ready for the first group.
-    pub fn begin(&self, start: IncarnationStart, unix_ms: u64) -> Result<OpenSegment> {
+    /// Room for the first segment of this incarnation, on the disk: what takes time of `begin`, and needs not know yet where
+    /// the incarnation begins. None where a spare gives the room.
+    pub fn make_room_to_begin(&self) -> Result<Option<Room>> {
         let _making = self.making.lock();
-        let bytes = match self.table.lock().spare.is_empty() {
+        if !self.table.lock().spare.is_empty() {
+            return Ok(None);
+        }
+        let sequence = self.table.lock().next_sequence;
+        let bytes = self.options.segment_bytes.min(BEGIN_BYTES_MAX);
+        let room = self.make_room(sequence, bytes, Haste::Start)?;
+        sync_file(&*room.file).map_err(|e| Error::io("sync", &room.name, &e))?;
+        Ok(Some(room))
+    }
+
+    /// The first segment of this incarnation, synced, ready for the first group.
+    pub fn begin(
+        &self,
+        start: IncarnationStart,
+        room: Option<Room>,
+        unix_ms: u64,
+    ) -> Result<OpenSegment> {
+        let _making = self.making.lock();
+        let is_short = room.is_some() || self.table.lock().spare.is_empty();
+        let bytes = match is_short {
             true => self.options.segment_bytes.min(BEGIN_BYTES_MAX),
             false => self.options.segment_bytes,
         };
-        let segment = self.make(start, bytes, unix_ms, Haste::Start)?;
+        let segment = self.make(start, room, bytes, unix_ms, Haste::Start)?;
         self.table.lock().live.push(Arc::clone(&segment.segment));
         Ok(segment)
     }
@@ -219,7 +240,13 @@ impl Segments {
             None => {
                 self.free_given_up()?;
                 let bytes = self.options.segment_bytes.max(needed);
-                self.make(IncarnationStart::default(), bytes, unix_ms, Haste::Late)?
+                self.make(
+                    IncarnationStart::default(),
+                    None,
+                    bytes,
+                    unix_ms,
+                    Haste::Late,
+                )?
             }
         };
         self.table.lock().live.push(Arc::clone(&segment.segment));
@@ -284,6 +311,7 @@ impl Segments {
         self.free_given_up()?;
         let segment = self.make(
             IncarnationStart::default(),
+            None,
             self.options.segment_bytes,
             unix_ms,
             Haste::Ahead,

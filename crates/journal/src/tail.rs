@@ -157,13 +157,19 @@ pub(crate) fn first_unsynced(segments: &[Arc<Segment>], durable_lsn: u64) -> usi
     segments.iter().rposition(begins_below).unwrap_or(0)
 }
 
-/// Writes the groups that hold records above `durable_lsn` once more, in place.
+/// Writes the groups that hold records above `durable_lsn` once more, in place. The chain has been followed before: what comes
+/// before the last mark is not read again.
 fn rewrite_above(segment: &OpenSegment, durable_lsn: u64) -> Result<()> {
     let mut scanner = scanner(segment);
+    scanner.seek(segment.place_before(durable_lsn + 1)?);
+    let is_beginning = scanner.offset() == SEGMENT_HEADER_BYTES as u64;
     let mut link: Option<Link> = None;
     let mut from = None;
     while let Ok(header) = scanner.peek()? {
-        let link = link.get_or_insert_with(|| Link::before(segment, header.first_lsn));
+        let link = link.get_or_insert_with(|| match is_beginning {
+            true => Link::before(segment, header.first_lsn),
+            false => Link::inside(&header),
+        });
         if !link.accepts(&header) {
             break;
         }

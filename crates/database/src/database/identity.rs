@@ -76,9 +76,11 @@ pub(super) fn keep_replayed(engine: &dyn Engine, journal: &Journal) -> Result<()
         return Ok(());
     }
     match engine.sync() {
-        Err(error) if !error.is_no_space() => Err(error.into()),
-        _ => Ok(()),
+        Err(error) if !error.is_no_space() => return Err(error.into()),
+        _ => {}
     }
+    journal.request_segment();
+    Ok(())
 }
 
 /// The database's first journal is begun.

@@ -28,6 +28,12 @@ pub(super) enum Haste {
     Late,
 }
 
+/// A file that is to become a segment, under a name that says nothing yet.
+pub(crate) struct Room {
+    pub name: String,
+    pub file: Arc<dyn File>,
+}
+
 /// Zeros are written in steps of this size, and a step ahead of need rests for `ZERO_STEP_REST`, so that
 /// making a segment does not hold up a sync.
 const ZERO_STEP_BYTES: u64 = 256 * 1024;
@@ -40,6 +46,7 @@ impl Segments {
     pub(super) fn make(
         &self,
         start: IncarnationStart,
+        room: Option<Room>,
         bytes: u64,
         unix_ms: u64,
         haste: Haste,
@@ -60,12 +67,12 @@ impl Segments {
             cluster_time_min: start.cluster_time_min,
             stamp: start.stamp,
         };
-        let spare = match bytes == self.options.segment_bytes {
-            true => self.open_spare()?,
-            false => None,
+        let room = match room {
+            None if bytes == self.options.segment_bytes => self.open_spare()?,
+            room => room,
         };
-        let (from, file) = match spare {
-            Some(spare) => spare,
+        let Room { name: from, file } = match room {
+            Some(room) => room,
             None => self.make_room(sequence, bytes, haste)?,
         };
         let segment = self.name_segment(header, &from, file);
@@ -80,13 +87,13 @@ impl Segments {
     }
 
     /// A spare, out of the table. One whose file is gone is forgotten.
-    fn open_spare(&self) -> Result<Option<(String, Arc<dyn File>)>> {
+    fn open_spare(&self) -> Result<Option<Room>> {
         loop {
             let Some(name) = self.table.lock().spare.pop() else {
                 return Ok(None);
             };
             match self.files.open(&name) {
-                Ok(file) => return Ok(Some((name, file))),
+                Ok(file) => return Ok(Some(Room { name, file })),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let error = Error::io("open", &name, &error);
@@ -128,12 +135,7 @@ impl Segments {
     }
 
     /// A new file of that length, all of whose bytes are zeros and have their place on the disk.
-    fn make_room(
-        &self,
-        sequence: u64,
-        bytes: u64,
-        haste: Haste,
-    ) -> Result<(String, Arc<dyn File>)> {
+    pub(super) fn make_room(&self, sequence: u64, bytes: u64, haste: Haste) -> Result<Room> {
         let name = format!("{sequence:010}{NEW_SUFFIX}");
         let file = self.create_anew(&name)?;
         if let Err(error) = self.fill(&name, &*file, bytes, haste) {
@@ -141,7 +143,7 @@ impl Segments {
             let _ = self.files.remove(&name);
             return Err(error);
         }
-        Ok((name, file))
+        Ok(Room { name, file })
     }
 
     fn fill(&self, name: &str, file: &dyn File, bytes: u64, haste: Haste) -> Result<()> {
