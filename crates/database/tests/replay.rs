@@ -2,16 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use quarry_bson::doc;
 use quarry_database::{Database, Error, Level, Namespace, Operation, Options};
 use quarry_journal::SimulatedFiles;
 use quarry_journal::files::simulated::Crash;
-use quarry_storage::{Engine, FlushImages, ImagedEngine, Memory};
+use quarry_storage::{Engine, Faulty, FlushImages, ImagedEngine, Memory};
 
 const INSERTS: i32 = 500;
+/// Documents of this size fill many batches.
+const LARGE_BYTES: usize = 100 << 10;
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
-fn open(engine: &Arc<Memory>, files: &SimulatedFiles, options: Options) -> Result<Database, Error> {
+fn open<E: Engine>(
+    engine: &Arc<E>,
+    files: &SimulatedFiles,
+    options: Options,
+) -> Result<Database, Error> {
     Database::open_on(
         Arc::clone(engine) as Arc<dyn Engine>,
         Arc::new(files.clone()),
@@ -21,6 +29,11 @@ fn open(engine: &Arc<Memory>, files: &SimulatedFiles, options: Options) -> Resul
 
 /// A journal of that many groups, and the engine as it was before the first of them.
 fn journal() -> (Arc<Memory>, SimulatedFiles) {
+    journal_of("some text")
+}
+
+/// Like `journal`, of documents with this text.
+fn journal_of(text: &str) -> (Arc<Memory>, SimulatedFiles) {
     let (engine, files) = (Arc::new(Memory::new()), SimulatedFiles::new());
     open(&engine, &files, Options::default())
         .unwrap()
@@ -31,7 +44,7 @@ fn journal() -> (Arc<Memory>, SimulatedFiles) {
     let database = open(&engine, &files, Options::default()).unwrap();
     let namespace = Namespace::new("db", "c").unwrap();
     for id in 0..INSERTS {
-        let document = doc! { "_id": id, "text": "some text" };
+        let document = doc! { "_id": id, "text": text };
         let operation = Operation::default();
         (database.insert_piece(
             &operation,
@@ -131,4 +144,61 @@ fn what_was_replayed_is_durable_before_anybody_is_served() {
         durable >= lsn + replayed,
         "{durable} of {lsn} and {replayed}"
     );
+}
+
+/// Opens a database that is given up once the engine is being written to; the writes that have begun by then are made.
+fn open_and_give_up(engine: &Arc<Memory>, files: &SimulatedFiles) {
+    let faulty = Arc::new(Faulty::new(Arc::clone(engine) as Arc<dyn Engine>));
+    faulty.hold_writes();
+    let options = Options::default();
+    let give_up = Arc::clone(&options.give_up);
+    let ended = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| open(&faulty, files, options).err());
+        let begun = Instant::now();
+        while faulty.held_writes() == 0 {
+            assert!(begun.elapsed() < WAIT_MAX, "nothing is replayed");
+            std::thread::yield_now();
+        }
+        give_up.store(true, Ordering::Relaxed);
+        faulty.heal();
+        opening.join().unwrap()
+    });
+    assert!(matches!(ended, Some(Error::ShuttingDown)), "{ended:?}");
+}
+
+/// Each start goes on behind what the one before it has left, which is a whole number of groups.
+#[test]
+fn a_replay_that_ends_in_its_midst_twice_goes_on_where_it_was() {
+    let (engine, files) = journal_of(&"x".repeat(LARGE_BYTES));
+    let mut lsns = vec![engine.image().applied_lsn()];
+    for _ in 0..2 {
+        open_and_give_up(&engine, &files);
+        lsns.push(engine.image().applied_lsn());
+    }
+    assert!(
+        lsns.is_sorted_by(|before, after| before < after),
+        "{lsns:?}"
+    );
+    let database = open(&engine, &files, Options::default()).unwrap();
+    let last = database.journal().accepted_lsn();
+    assert!(lsns[2] < last, "{lsns:?} of {last}");
+    assert_eq!(database.journal().replayed(), last - lsns[2]);
+    assert_eq!(count(&database), INSERTS as u64);
+    database.close().unwrap();
+}
+
+/// The batches behind one that the engine refuses are not written, and the start says what the engine said.
+#[test]
+fn a_batch_that_is_refused_ends_the_replay() {
+    let (engine, files) = journal_of(&"x".repeat(LARGE_BYTES));
+    let before = engine.image().applied_lsn();
+    let faulty = Arc::new(Faulty::new(Arc::clone(&engine) as Arc<dyn Engine>));
+    faulty.fail_next_writes(1, quarry_storage::Error::Io("switched off".to_owned()));
+    let ended = open(&faulty, &files, Options::default()).err();
+    let said = ended.expect("the replay fails").to_string();
+    assert!(said.contains("switched off"), "{said}");
+    assert_eq!(engine.image().applied_lsn(), before);
+    let database = open(&engine, &files, Options::default()).unwrap();
+    assert_eq!(count(&database), INSERTS as u64);
+    database.close().unwrap();
 }

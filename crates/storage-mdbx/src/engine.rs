@@ -93,6 +93,17 @@ impl Engine for Mdbx {
         self.store.ready()
     }
 
+    /// A page of the tree is written once for each batch that changes it.
+    fn bulk_batch_bytes(&self) -> usize {
+        4 << 20
+    }
+
+    fn begin_sync(&self) {
+        if let Some(steady) = &self.steady {
+            steady.wake_for_pages();
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         self.store.check_open()?;
         self.store.make_steady()

@@ -33,7 +33,16 @@ struct Shared {
 #[derive(Default)]
 struct State {
     wanted: bool,
+    pages_wanted: bool,
     stopping: bool,
+}
+
+/// The work that the thread is woken for.
+enum Wanted {
+    SteadyPoint,
+    /// Only the pages on the device, for an owner that makes a steady point soon.
+    Pages,
+    End,
 }
 
 impl SteadyThread {
@@ -51,6 +60,12 @@ impl SteadyThread {
     /// Asks for a steady point soon.
     pub(crate) fn wake(&self) {
         self.shared.state.lock().wanted = true;
+        self.shared.changed.notify_one();
+    }
+
+    /// Asks for the pages to go to the device.
+    pub(crate) fn wake_for_pages(&self) {
+        self.shared.state.lock().pages_wanted = true;
         self.shared.changed.notify_one();
     }
 
@@ -73,7 +88,16 @@ impl Drop for SteadyThread {
 
 impl Shared {
     fn run(&self, store: &Store) {
-        while self.wait_until_wanted() {
+        loop {
+            match self.wait_until_wanted() {
+                Wanted::SteadyPoint => {}
+                Wanted::Pages => {
+                    // A failure stays with the store, whose next steady point fails.
+                    let _ = store.sync_pages();
+                    continue;
+                }
+                Wanted::End => return,
+            }
             // A panic, of the hook for example, is one more reason to refuse writes and to ask again.
             let made = catch_unwind(AssertUnwindSafe(|| store.make_steady()));
             let panicked = || Error::Io("making a steady point panicked".to_owned());
@@ -88,14 +112,19 @@ impl Shared {
         }
     }
 
-    /// False when the thread is to end.
-    fn wait_until_wanted(&self) -> bool {
+    fn wait_until_wanted(&self) -> Wanted {
         let mut state = self.state.lock();
-        while !state.wanted && !state.stopping {
+        while !state.wanted && !state.pages_wanted && !state.stopping {
             self.changed.wait(&mut state);
         }
-        state.wanted = false;
-        !state.stopping
+        if state.stopping {
+            return Wanted::End;
+        }
+        state.pages_wanted = false;
+        match std::mem::take(&mut state.wanted) {
+            true => Wanted::SteadyPoint,
+            false => Wanted::Pages,
+        }
     }
 
     fn want_again(&self) {

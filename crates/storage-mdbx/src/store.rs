@@ -268,6 +268,12 @@ impl Store {
         }
     }
 
+    /// Brings the pages that were committed to the device, beside writers. No steady point is made, so that the hook has no say.
+    pub(crate) fn sync_pages(&self) -> Result<()> {
+        self.check_failure()?;
+        self.latch(self.env.sync_pages())
+    }
+
     /// Most of the work happens beside writers: the pages go to the device first, and what is left
     /// for the steady point itself, under the lock, is little.
     pub(crate) fn make_steady(&self) -> Result<()> {

@@ -73,6 +73,15 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
+    /// The bytes of a batch that suits an owner who writes one behind the other while nobody waits: the journal's replay.
+    fn bulk_batch_bytes(&self) -> usize {
+        1 << 20
+    }
+
+    /// Begins to bring to the disk what was written, without waiting for it: for an owner that writes much and will sync. It
+    /// promises nothing, and what fails of it fails the sync.
+    fn begin_sync(&self) {}
+
     /// Makes everything written before the call durable.
     fn sync(&self) -> Result<()>;
 

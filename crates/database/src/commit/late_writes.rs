@@ -403,6 +403,14 @@ impl Engine for LateWrites {
         self.engine.paces_writes()
     }
 
+    fn bulk_batch_bytes(&self) -> usize {
+        self.engine.bulk_batch_bytes()
+    }
+
+    fn begin_sync(&self) {
+        self.engine.begin_sync();
+    }
+
     fn sync(&self) -> Result<()> {
         let caught_up = self.catch_up();
         // What a sync frees may be what the engine lacks.

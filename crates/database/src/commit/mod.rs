@@ -138,6 +138,7 @@ pub(crate) mod late_writes;
 pub mod payload;
 pub(crate) mod refusals;
 mod replaced_bytes;
+mod replay;
 pub(crate) mod session_section;
 mod standstill;
 pub(crate) mod watches;
@@ -161,6 +162,7 @@ use crate::commit::interests::Interests;
 use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::{ALLOCATED, Delta, Header, Payload};
 use crate::commit::replaced_bytes::{ReplacedBytes, replaced_by};
+use crate::commit::replay::Replay;
 use crate::commit::standstill::Standstill;
 use crate::commit::watches::{CommitWatch, Watches};
 use crate::commit::write_stop::WriteStop;
@@ -176,8 +178,6 @@ use crate::record_cache::RecordCache;
 const STALL_TICK: Duration = Duration::from_millis(1);
 /// A larger batch of a group gives its memory back.
 const BATCH_KEPT_BYTES: usize = 4 * 1024 * 1024;
-/// Replayed groups go to the engine together, once they have so many bytes.
-const REPLAY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Counters kept in memory; beyond it all are forgotten and read again.
 const COUNTERS_CACHED_MAX: usize = 65_536;
 
@@ -241,13 +241,6 @@ pub struct CommitPath {
     write_stop: WriteStop,
     replaced_bytes: ReplacedBytes,
     damage: Damage,
-}
-
-/// Groups of the journal that is being replayed, and that the engine does not have yet.
-#[derive(Default)]
-struct Replay {
-    batch: WriteBatch,
-    touches_catalog: bool,
 }
 
 impl CommitPath {
@@ -406,46 +399,38 @@ impl CommitPath {
     }
 
     /// Takes a group of the journal that is being replayed. Several go to the engine as one batch, which carries the last
-    /// one's LSN: most groups are small, and each write to an engine costs far more than what it adds to a larger one.
-    /// Nobody reads meanwhile, so that memory may follow later as well.
+    /// one's LSN. Nobody reads meanwhile, so that memory may follow later as well.
     fn replay_group(&self, payloads: &Payloads<'_>) -> Result<()> {
         let mut replay = self.replay.lock();
         for (_, bytes) in payloads {
-            let payload = Payload::parse(bytes)?;
-            replay.touches_catalog |= payload.touches_catalog();
-            replay.batch.extend_from_bytes(payload.batch)?;
+            replay.forming.add(&Payload::parse(bytes)?)?;
         }
         self.applied.store(payloads.last_lsn(), Ordering::Release);
-        if replay.batch.bytes_len() >= REPLAY_BYTES {
-            self.write_replayed(&mut replay)?;
+        if replay.forming.is_full(&self.engine) {
+            self.finish_replayed(&mut replay);
+            replay.hand_over(&self.engine, &self.catalog)?;
         }
         Ok(())
     }
 
-    /// The journal is replayed: hands over what is left. Called before anybody reads or writes the database.
+    /// The journal is replayed: hands over what is left, and waits until the engine has it all. Called before anybody reads or
+    /// writes the database.
     pub fn end_replay(&self) -> Result<()> {
-        let mut replay = self.replay.lock();
+        let mut replay = std::mem::take(&mut *self.replay.lock());
         self.is_replaying.store(false, Ordering::Release);
-        match replay.batch.is_empty() {
-            true => Ok(()),
-            false => self.write_replayed(&mut replay),
-        }
+        self.finish_replayed(&mut replay);
+        replay.end(&self.engine, &self.catalog)
     }
 
-    fn write_replayed(&self, replay: &mut Replay) -> Result<()> {
-        let Replay {
-            batch,
-            touches_catalog,
-        } = std::mem::take(replay);
-        let mut batch = batch;
-        batch.put(layout::APPLIED_LSN_KEY, &self.applied_lsn().to_le_bytes());
-        let applying = touches_catalog.then(|| self.catalog.applying());
-        self.engine.write(&batch)?;
-        self.follow(&batch, touches_catalog);
-        if let Some(applying) = &applying {
-            applying.after(&batch);
+    /// Gives the batch that has formed the LSN of its last group; memory follows.
+    fn finish_replayed(&self, replay: &mut Replay) {
+        let forming = &mut replay.forming;
+        if forming.batch.is_empty() {
+            return;
         }
-        Ok(())
+        let last = self.applied_lsn();
+        (forming.batch).put(layout::APPLIED_LSN_KEY, &last.to_le_bytes());
+        self.follow(&forming.batch, forming.touches_catalog);
     }
 
     fn apply_group(&self, payloads: &Payloads<'_>) -> Result<()> {
