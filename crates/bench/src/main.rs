@@ -114,6 +114,9 @@ enum Command {
         /// The bytes written before the first kill; each later one comes a sixteenth later.
         #[arg(long, default_value_t = 112)]
         replay_mib: u64,
+        /// Only the starts behind a kill.
+        #[arg(long)]
+        only_replay: bool,
     },
     /// An honest client beside crowds that take what they can.
     Hostile {
@@ -382,6 +385,7 @@ fn main() -> ExitCode {
             tail_rounds,
             replay_rounds,
             replay_mib,
+            only_replay,
         } => durability::run(&durability::Options {
             engines,
             connections,
@@ -391,6 +395,7 @@ fn main() -> ExitCode {
             tail_rounds: tail_rounds.max(1),
             replay_rounds: replay_rounds.max(1),
             replay_mib: replay_mib.max(1),
+            only_replay,
         }),
         Command::Sessions {
             rounds,

@@ -59,7 +59,8 @@ pub use commit::refusals::{RefusedWrites, WritesNow};
 pub use commit::session_section::RecordSession;
 pub use commit::watches::CommitWatch;
 pub use database::{
-    Copied, Database, JournalRenewal, Options, PinnedFigures, PinnedSnapshot, Scope, Shortcuts,
+    Copied, Database, JournalRenewal, Options, PinnedFigures, PinnedSnapshot, ReplayTimes, Scope,
+    Shortcuts,
 };
 pub use definitions::builds::InterruptedBuild;
 pub use definitions::changes::Dropped;

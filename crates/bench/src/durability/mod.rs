@@ -9,6 +9,7 @@ mod tail;
 mod throughput;
 
 use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub struct Options {
     pub replay_rounds: u32,
     /// The bytes written before a kill, in MiB; a sixteenth more with each round.
     pub replay_mib: u64,
+    /// Whether nothing but the replay is measured.
+    pub only_replay: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -111,16 +114,9 @@ pub fn run(options: &Options) -> io::Result<()> {
          its part of a sync, which runs while its group goes to the engine, and a longer sleep.",
     );
     for engine in &options.engines {
-        let mut server = Server::start(engine, &scratch.join(engine))?;
-        let mut bench = Bench {
-            address: format!("127.0.0.1:{}", server.port),
-            engine,
-            turns: 0,
-        };
-        bench.fill()?;
-        bench.throughput(options, &mut report)?;
-        bench.tail(options, &mut report)?;
-        server.stop()?;
+        if !options.only_replay {
+            measure_writes(engine, &scratch.join(engine), options, &mut report)?;
+        }
         replay::measure(
             engine,
             &scratch.join(format!("{engine}-replay")),
@@ -130,6 +126,25 @@ pub fn run(options: &Options) -> io::Result<()> {
     }
     report.publish("durable")?;
     std::fs::remove_dir_all(&scratch)
+}
+
+/// Measures both levels, and the tail of one beside the engine's work.
+fn measure_writes(
+    engine: &str,
+    directory: &Path,
+    options: &Options,
+    report: &mut Report,
+) -> io::Result<()> {
+    let mut server = Server::start(engine, directory)?;
+    let mut bench = Bench {
+        address: format!("127.0.0.1:{}", server.port),
+        engine,
+        turns: 0,
+    };
+    bench.fill()?;
+    bench.throughput(options, report)?;
+    bench.tail(options, report)?;
+    server.stop()
 }
 
 struct Bench<'b> {

@@ -75,9 +75,10 @@ pub(super) fn keep_replayed(engine: &dyn Engine, journal: &Journal) -> Result<()
     if journal.replayed() == 0 {
         return Ok(());
     }
-    match engine.sync() {
-        Err(error) if !error.is_no_space() => return Err(error.into()),
-        _ => {}
+    if let Err(error) = engine.sync()
+        && !error.is_no_space()
+    {
+        return Err(error.into());
     }
     journal.request_segment();
     Ok(())

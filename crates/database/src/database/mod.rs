@@ -50,7 +50,7 @@ pub use options::{Options, Shortcuts};
 use pinned_snapshots::PinnedSnapshots;
 pub use pinned_snapshots::{PinnedFigures, PinnedSnapshot};
 pub use scope::Scope;
-pub use state::Copied;
+pub use state::{Copied, ReplayTimes};
 use write_ahead_rule::WriteAheadRule;
 
 const JOURNAL_SEGMENT_BYTES_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -83,6 +83,7 @@ pub struct Database {
     interrupted_builds: Arc<[InterruptedBuild]>,
     database_cleaner: Arc<DatabaseCleaner>,
     session_records: SessionRecords,
+    replay_times: ReplayTimes,
     background: Background,
 }
 
@@ -174,9 +175,11 @@ impl Database {
         }
         let applied = commit_path.applied_lsn();
         let hooks = Arc::clone(&commit_path) as Arc<dyn quarry_journal::Hooks>;
+        let begun = Instant::now();
         let journal = Journal::open(files, journal_options, identity, applied, hooks);
         let journal = Arc::new(journal?);
         commit_path.end_replay()?;
+        let replayed = begun.elapsed();
         catalog.plan_memories.begin(commit_path.next_ident());
         if !knows_journal {
             note_journal(engine.as_ref())?;
@@ -184,6 +187,11 @@ impl Database {
         late_writes.keep_refused();
         let write_ahead_rule = WriteAheadRule::begin(&engine, &journal);
         keep_replayed(engine.as_ref(), &journal)?;
+        let replay_times = ReplayTimes {
+            read: journal.read_time(),
+            apply: replayed.saturating_sub(journal.read_time()),
+            sync: begun.elapsed() - replayed,
+        };
         let interrupted_builds = interrupted(engine.as_ref())?;
         let reads = Reads::new(Arc::clone(&engine), records);
         let holds = Arc::new(CollectionHolds::new(Arc::clone(&catalog)));
@@ -229,6 +237,7 @@ impl Database {
             writer: Writer::new(parts, options.shortcuts.locks_over_sync),
             interrupted_builds: interrupted_builds.into(),
             session_records,
+            replay_times,
             background: Background::default(),
         };
         if let Some(directory) = &options.journal_directory {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quarry_journal::{Journal, RealFiles};
 use quarry_storage::Engine;
@@ -24,7 +24,23 @@ pub struct Copied {
     pub cluster_time: u64,
 }
 
+/// Where the time of an opening went, behind that of the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayTimes {
+    /// To read what the engine may miss, and to cut and sync the journal's end.
+    pub read: Duration,
+    /// To read it once more, put it into the engine, and begin the journal's next segment meanwhile.
+    pub apply: Duration,
+    /// To have the engine sync it.
+    pub sync: Duration,
+}
+
 impl Database {
+    /// Where the time went that the opening took.
+    pub fn replay_times(&self) -> ReplayTimes {
+        self.replay_times
+    }
+
     /// The engine, with what is still to be written to it.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine

@@ -23,6 +23,7 @@ pub struct Opening {
     begun: Instant,
     /// The engine, once it is open, with the last record that it had then.
     engine: Arc<OnceLock<(Arc<dyn Engine>, u64)>>,
+    engine_time: OnceLock<Duration>,
     watch: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -37,12 +38,14 @@ impl Opening {
         Ok(Opening {
             begun,
             engine,
+            engine_time: OnceLock::new(),
             watch: Some((ended, watch)),
         })
     }
 
     /// The engine is open; the journal follows.
     pub fn engine_is_open(&self, engine: &Arc<dyn Engine>) {
+        let _ = self.engine_time.set(self.begun.elapsed());
         // Whoever opens the database meets an error, too, and says so.
         let had = applied_lsn(engine.as_ref()).unwrap_or(0);
         let _ = self.engine.set((Arc::clone(engine), had));
@@ -52,6 +55,8 @@ impl Opening {
     pub fn end(self, database: &Database) {
         let had = self.engine.get().map_or(0, |(_, had)| *had);
         let last = database.journal().accepted_lsn();
+        let times = database.replay_times();
+        let open = self.engine_time.get().copied().unwrap_or_default();
         log::info(
             "storage",
             "data opened",
@@ -59,7 +64,11 @@ impl Opening {
                 ("replayedRecords", last.saturating_sub(had).into()),
                 ("lastRecord", last.into()),
                 ("journalBytes", database.journal().live_bytes().into()),
-                ("durationMillis", millis(self.begun)),
+                ("openMillis", millis(open)),
+                ("readMillis", millis(times.read)),
+                ("applyMillis", millis(times.apply)),
+                ("syncMillis", millis(times.sync)),
+                ("durationMillis", millis(self.begun.elapsed())),
             ],
         );
     }
@@ -78,7 +87,7 @@ impl Drop for Opening {
 /// Says every ten seconds that the opening goes on, until its other end is dropped.
 fn tell_until(is_ended: &Receiver<()>, begun: Instant, engine: &OnceLock<(Arc<dyn Engine>, u64)>) {
     while let Err(RecvTimeoutError::Timeout) = is_ended.recv_timeout(SIGN_OF_LIFE) {
-        let elapsed = ("durationMillis", millis(begun));
+        let elapsed = ("durationMillis", millis(begun.elapsed()));
         match engine.get() {
             None => log::info("storage", "the engine is being opened", &[elapsed]),
             Some((engine, had)) => {
@@ -96,8 +105,8 @@ fn tell_until(is_ended: &Receiver<()>, begun: Instant, engine: &OnceLock<(Arc<dy
     }
 }
 
-fn millis(begun: Instant) -> log::Attribute<'static> {
-    i64::try_from(begun.elapsed().as_millis())
+fn millis(duration: Duration) -> log::Attribute<'static> {
+    i64::try_from(duration.as_millis())
         .unwrap_or(i64::MAX)
         .into()
 }
