@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import gzip
 import json
 import os
 import subprocess
@@ -87,8 +88,14 @@ def test_csv_with_types(into, collection, tmp_path):
     file.write_text("_id.int32(),n.int32()\n3,x\n4,5\n")
     flags = [*into, file, "--headerline", "--columnsHaveTypes"]
     assert "line 2: field `n`: `x` is no Int32" in fail("import", *flags)
-    succeed("import", *flags, "--parseGrace", "skipRow")
+    said = quarry("import", *flags, "--parseGrace", "skipRow")
+    assert said.returncode == 0 and "line 2 is left out: field `n`: `x` is no Int32" in said.stderr
+    assert "1 documents imported, 1 left out" in said.stderr
     assert list(collection.find({"_id": {"$gt": 2}})) == [{"_id": 4, "n": 5}]
+    file.write_text("_id.int32(),n.int32()\n" + "".join(f"{n},{'x' if n % 2 else n}\n" for n in range(100, 200)))
+    said = quarry("import", *flags, "--parseGrace", "skipRow")
+    assert said.returncode == 0 and "50 documents imported, 50 left out" in said.stderr
+    assert said.stderr.count("is left out:") == 20
 
 
 def test_csv_and_tsv_without_types(into, collection):
@@ -112,6 +119,51 @@ def test_errors_are_named_by_line_and_the_rest_is_imported(into, collection):
     said = fail("import", *into, "--stopOnError", text='{"_id": 3}\n{"_id": 4}\n')
     assert "line 1: E11000" in said and "stopped" in said and collection.count_documents({"_id": 4}) == 0
     assert "line 2: the document that begins here does not end" in fail("import", *into, text='{"a": 1}\n{"b": {"c": 1}\n')
+
+
+def test_a_quote_that_is_not_closed_is_named_where_it_opens(into, collection, tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text("_id,a\n" + "".join(f"{n},x\n" for n in range(50)) + '50,"open\n' + "".join(f"{n},x\n" for n in range(51, 100)))
+    said = fail("import", *into, file, "--headerline")
+    assert "line 52: the quote that opens here is not closed" in said and "50 documents imported" in said
+    assert sorted(document["_id"] for document in collection.find()) == list(range(50))
+    # A closed one at the very end is none of these.
+    succeed("import", *into, "--type", "csv", "--fields", "_id,a", "--drop", text='1,"x\ny"')
+    assert list(collection.find()) == [{"_id": 1, "a": "x\ny"}]
+
+
+@pytest.mark.parametrize("count", [20, 20_000])
+def test_what_comes_before_a_bad_end_is_imported_and_counted(into, collection, count):
+    good = "".join(json.dumps({"_id": n, "text": "x" * 300}) + "\n" for n in range(count))
+    said = fail("import", *into, text=good + '{"_id": 1000000\n')
+    assert f"line {count + 1}: the document that begins here does not end; {count} documents imported" in said
+    assert collection.count_documents({}) == count
+    # The first that cannot be read, or is refused, ends it; nothing behind it is imported.
+    said = fail("import", *into, "--drop", "--stopOnError", text=good + "nonsense\n" + '{"_id": -1}\n' * 20_000)
+    assert f"line {count + 1}: expected a document" in said and f"stopped; {count} documents imported" in said
+    assert collection.count_documents({}) == count
+    later = "".join(json.dumps({"_id": -n - 1, "text": "x" * 300}) + "\n" for n in range(30_000))
+    said = fail("import", *into, "--drop", "--stopOnError", text=good + '{"_id": 0}\n' + later)
+    assert f"line {count + 1}: E11000" in said and f"stopped; {count} documents imported" in said
+    assert collection.count_documents({}) == count
+
+
+def test_compressed_files_are_unpacked(into, collection, tmp_path):
+    lines = [json.dumps({"n": n, "text": "x" * 500}) for n in range(20_000)]
+    file, state = tmp_path / "many.json.gz", tmp_path / "state"
+    file.write_bytes(gzip.compress(("\n".join(lines[:15_000]) + "\n{").encode()))
+    assert "line 15001: the document that begins here does not end" in fail("import", *into, file, "--resume", state)
+    file.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode()))
+    succeed("import", *into, file, "--resume", state)
+    assert sorted(document["n"] for document in collection.find()) == list(range(20_000))
+    # The ending before the last tells the format, and the name without both the collection.
+    table = tmp_path / f"{collection.name}.csv.gz"
+    table.write_bytes(gzip.compress(b"_id,a\n1,2\n"))
+    succeed("import", *into[:4], table, "--headerline", "--drop")
+    assert list(collection.find()) == [{"_id": 1, "a": 2}]
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(gzip.compress("\n".join(lines).encode())[:-100])
+    assert "cut.json.gz" in fail("import", *into, cut)
 
 
 def test_the_other_modes(into, collection):

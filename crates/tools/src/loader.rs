@@ -184,15 +184,20 @@ impl Loader {
         }
     }
 
-    /// Waits until every batch that was sent has been written.
+    /// Waits until every batch that was sent has been written, also behind one that could not be: the outcomes are then all that was done.
+    ///
+    /// # Errors
+    /// The first one.
     pub fn wait(&mut self) -> Result<()> {
+        let mut first = Ok(());
         while self.in_flight > 0 {
             let Ok((outcome, batch)) = self.outcomes.recv() else {
-                return Err(Error::Incomplete("a writer has ended".to_owned()));
+                let ended = Error::Incomplete("a writer has ended".to_owned());
+                return first.and(Err(ended));
             };
-            self.settle(outcome, batch)?;
+            first = first.and(self.settle(outcome, batch));
         }
-        Ok(())
+        first
     }
 
     /// The outcomes since the last call.

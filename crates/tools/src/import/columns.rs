@@ -36,7 +36,7 @@ pub enum Refusal {
     /// The import ends.
     Stop(String),
     /// The row is left out, as it was asked for.
-    Skip,
+    Skip(String),
 }
 
 impl Columns {
@@ -149,9 +149,10 @@ impl Columns {
         let Err(what) = read else {
             return Ok(());
         };
+        let of_field = || format!("field `{name}`: {what}");
         match self.grace {
-            Grace::Stop => Err(Refusal::Stop(format!("field `{name}`: {what}"))),
-            Grace::SkipRow => Err(Refusal::Skip),
+            Grace::Stop => Err(Refusal::Stop(of_field())),
+            Grace::SkipRow => Err(Refusal::Skip(of_field())),
             Grace::SkipField => Ok(()),
             Grace::AutoCast => ColumnType::Auto
                 .read(text, scratch, |value| {
@@ -237,7 +238,7 @@ mod tests {
             (Grace::Stop, "Stop(\"field `n`: `x` is no Int32\")"),
             (Grace::AutoCast, "{ s: '1', n: 'x' }"),
             (Grace::SkipField, "{ s: '1' }"),
-            (Grace::SkipRow, "Skip"),
+            (Grace::SkipRow, "Skip(\"field `n`: `x` is no Int32\")"),
         ] {
             let columns = columns("s.string(),n.int32()", grace, false).unwrap();
             assert_eq!(row(&columns, &["1", "x"]), said);

@@ -1,6 +1,7 @@
 //! CSV and TSV. A record of CSV may have quoted fields over several lines (RFC 4180); one of TSV is a line, and a quote in it is a quote.
 
 use std::cell::Cell;
+use std::fmt;
 use std::io::{self, Read};
 use std::rc::Rc;
 
@@ -14,7 +15,8 @@ use super::resume::Place;
 use crate::error::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// The longest text of a record: more than four times the largest document, because of quotes. A quote that nobody closes would take the whole file.
+/// The longest text of a record: more than four times the largest document, because of quotes. A quote that nobody closes would take the whole file
+/// into memory.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 const COLUMNS_MAX: usize = 100_000;
 
@@ -30,13 +32,10 @@ pub struct Layout {
 
 /// A file of records.
 pub struct DelimitedFile {
-    reader: csv::Reader<Bounded>,
-    counts: Rc<Counts>,
-    name: String,
+    records: Records,
     columns: Columns,
     record: ByteRecord,
     scratch: Vec<u8>,
-    begin: Place,
 }
 
 impl DelimitedFile {
@@ -48,28 +47,25 @@ impl DelimitedFile {
         place: Place,
         layout: Layout,
     ) -> Result<DelimitedFile> {
-        let (mut reader, counts) = records(reader, layout.is_tsv);
+        let is_tsv = layout.is_tsv;
+        let mut records = Records::new(reader, name.clone(), place, is_tsv);
         let mut record = ByteRecord::new();
         let names = match (layout.names, header) {
             (Some(names), _) => names,
             (None, header) => {
-                let found = match header {
-                    Some(header) => records(header, layout.is_tsv)
-                        .0
-                        .read_byte_record(&mut record),
-                    None => reader.read_byte_record(&mut record),
+                let is_there = match header {
+                    Some(header) => Records::new(header, name.clone(), Place::default(), is_tsv)
+                        .read(&mut record)?,
+                    None => records.read(&mut record)?,
                 };
-                match found {
-                    Ok(true) => names(&record).map_err(|what| Error::damaged(&name, what))?,
-                    Ok(false) => return Err(Error::damaged(&name, "the file has no first line")),
-                    Err(error) => return Err(Error::damaged(&name, error)),
+                if !is_there {
+                    return Err(Error::damaged(&name, "the file has no first line"));
                 }
+                names(&record).map_err(|what| Error::damaged(&name, what))?
             }
         };
         Ok(DelimitedFile {
-            reader,
-            counts,
-            name,
+            records,
             columns: Columns::new(
                 &names,
                 layout.has_types,
@@ -78,27 +74,23 @@ impl DelimitedFile {
             )?,
             record,
             scratch: Vec::new(),
-            begin: place,
         })
     }
 
-    /// The line on which the record begins: as many lines before the reader's place as the record has.
+    /// The line on which the record begins: as many lines before the reader's place as the record has, its end included.
     fn line(&self) -> u64 {
-        let end = self.reader.position();
-        let is_last = end.byte() == self.counts.all.get();
-        let has_end = !(is_last && self.counts.last.get() != b'\n');
-        let within = memchr_iter(b'\n', self.record.as_slice()).count() as u64;
-        (self.begin.line + end.line() - 1).saturating_sub(within + u64::from(has_end))
+        let lines = lines_in(self.record.as_slice()) + 1;
+        self.records.line().saturating_sub(lines)
     }
 
     /// Reads the next record that is no empty line; false at the end.
     fn read(&mut self) -> Result<bool> {
         loop {
-            self.counts.since.set(0);
-            match self.reader.read_byte_record(&mut self.record) {
-                Ok(true) if self.record.as_slice() == b"\r" => {}
-                Ok(is_there) => return Ok(is_there),
-                Err(error) => return Err(Error::damaged(&self.name, error)),
+            if !self.records.read(&mut self.record)? {
+                return Ok(false);
+            }
+            if self.record.as_slice() != b"\r" {
+                return Ok(true);
             }
         }
     }
@@ -134,21 +126,13 @@ impl Documents for DelimitedFile {
         }
         match appended {
             Ok(()) => Ok(Next::Document(line)),
-            Err(Refusal::Skip) => Ok(Next::Skipped),
-            Err(Refusal::Stop(what)) => Err(Error::damaged(
-                format_args!("{} line {line}", self.name),
-                what,
-            )),
+            Err(Refusal::Skip(what)) => Ok(Next::Skipped(line, what)),
+            Err(Refusal::Stop(what)) => Err(self.records.damaged(line, what)),
         }
     }
 
     fn place(&self) -> Place {
-        let position = self.reader.position();
-        Place {
-            offset: self.begin.offset + position.byte(),
-            line: self.begin.line + position.line() - 1,
-            is_in_array: false,
-        }
+        self.records.place()
     }
 }
 
@@ -157,23 +141,79 @@ fn without_return(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\r").unwrap_or(text)
 }
 
-fn records(reader: Box<dyn Read>, is_tsv: bool) -> (csv::Reader<Bounded>, Rc<Counts>) {
-    let counts = Rc::new(Counts::default());
-    let bounded = Bounded {
-        reader,
-        counts: Rc::clone(&counts),
-    };
-    let mut builder = csv::ReaderBuilder::new();
-    builder
-        .has_headers(false)
-        .flexible(true)
-        // A line ends with its line feed, so that lines can be counted.
-        .terminator(Terminator::Any(b'\n'))
-        .buffer_capacity(BUFFER_BYTES);
-    if is_tsv {
-        builder.delimiter(b'\t').quoting(false);
+fn lines_in(text: &[u8]) -> u64 {
+    memchr_iter(b'\n', text).count() as u64
+}
+
+/// The records of a file, from a place on.
+struct Records {
+    reader: csv::Reader<Bounded>,
+    counts: Rc<Counts>,
+    name: String,
+    begin: Place,
+}
+
+impl Records {
+    fn new(reader: Box<dyn Read>, name: String, begin: Place, is_tsv: bool) -> Records {
+        let counts = Rc::new(Counts::default());
+        let bounded = Bounded {
+            reader,
+            counts: Rc::clone(&counts),
+        };
+        let mut builder = csv::ReaderBuilder::new();
+        builder
+            .has_headers(false)
+            .flexible(true)
+            // A line ends with its line feed, so that lines can be counted.
+            .terminator(Terminator::Any(b'\n'))
+            .buffer_capacity(BUFFER_BYTES);
+        if is_tsv {
+            builder.delimiter(b'\t').quoting(false);
+        }
+        Records {
+            reader: builder.from_reader(bounded),
+            counts,
+            name,
+            begin,
+        }
     }
-    (builder.from_reader(bounded), counts)
+
+    /// Reads the next record; false at the end.
+    fn read(&mut self, record: &mut ByteRecord) -> Result<bool> {
+        let line = self.line();
+        self.counts.since.set(0);
+        let is_there = self
+            .reader
+            .read_byte_record(record)
+            .map_err(|error| self.damaged(line, error))?;
+        // The parser gives what a quote holds at the end of the file as if the quote were closed. Every file ends with a line feed here, which ends
+        // any other record.
+        if is_there && self.counts.is_ended.get() {
+            let quoted = record.iter().next_back().unwrap_or_default();
+            let line = self.line().saturating_sub(lines_in(quoted));
+            return Err(self.damaged(line, "the quote that opens here is not closed"));
+        }
+        Ok(is_there)
+    }
+
+    /// The line of the next record.
+    fn line(&self) -> u64 {
+        self.begin.line + self.reader.position().line() - 1
+    }
+
+    fn place(&self) -> Place {
+        // The line feed behind the end is no byte of the file.
+        let read = self.reader.position().byte().min(self.counts.all.get());
+        Place {
+            offset: self.begin.offset + read,
+            line: self.line(),
+            is_in_array: false,
+        }
+    }
+
+    fn damaged(&self, line: u64, what: impl fmt::Display) -> Error {
+        Error::damaged(format_args!("{} line {line}", self.name), what)
+    }
 }
 
 fn names(record: &ByteRecord) -> std::result::Result<Vec<String>, String> {
@@ -199,13 +239,15 @@ fn names(record: &ByteRecord) -> std::result::Result<Vec<String>, String> {
 struct Counts {
     /// Bytes since the last record began.
     since: Cell<usize>,
-    /// All bytes.
+    /// All bytes of the file.
     all: Cell<u64>,
-    /// The last byte.
-    last: Cell<u8>,
+    /// Whether the line feed behind the file was given.
+    has_line_feed: Cell<bool>,
+    /// Whether the end behind that line feed was met.
+    is_ended: Cell<bool>,
 }
 
-/// A reader that ends with an error when a record takes too much of it.
+/// A reader that ends with an error when a record takes too much of it, and gives a line feed behind the end of the file.
 struct Bounded {
     reader: Box<dyn Read>,
     counts: Rc<Counts>,
@@ -222,8 +264,13 @@ impl Read for Bounded {
         let read = self.reader.read(out)?;
         counts.since.set(counts.since.get() + read);
         counts.all.set(counts.all.get() + read as u64);
-        if let Some(last) = out[..read].last() {
-            counts.last.set(*last);
+        if let (0, Some(first)) = (read, out.first_mut()) {
+            if counts.has_line_feed.replace(true) {
+                counts.is_ended.set(true);
+                return Ok(0);
+            }
+            *first = b'\n';
+            return Ok(1);
         }
         Ok(read)
     }
@@ -265,7 +312,7 @@ mod tests {
                     said.push(format!("{line}: {}", RawDocument::validated(&out).unwrap()));
                 }
                 Next::Bad(line, what) => said.push(format!("{line}! {what}")),
-                Next::Skipped => {}
+                Next::Skipped(line, what) => said.push(format!("{line}- {what}")),
                 Next::End => return said,
             }
         }
@@ -297,6 +344,52 @@ mod tests {
         let place = csv.place();
         let mut rest = file(text, false, None, place).unwrap();
         assert_eq!(read(&mut rest), ["3: { a: 3, b: 4 }", "4: { a: 5, b: 6 }"]);
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_an_error_where_it_opens() {
+        for (text, line) in [
+            ("a,b\n1,2\n3,\"4\n5,6\n7,8\n", 3),
+            ("a,b\n1,2\n3,\"4\n5,6\n7,8", 3),
+            ("a,b\n\"1\n2\",3\n\"4\n5\",\"6\n", 5),
+            ("a,b\n1,\"", 2),
+            ("a,b\n1,\"x\"\"", 2),
+        ] {
+            let mut csv = file(text, false, None, Place::default()).unwrap();
+            let error = loop {
+                match csv.next(&mut Vec::new()) {
+                    Ok(Next::Document(_)) => {}
+                    other => break other.unwrap_err(),
+                }
+            };
+            let said = format!("x line {line}: the quote that opens here is not closed");
+            assert_eq!(error.to_string(), said, "{text}");
+        }
+        let error = file("a,\"b\n1,2\n", false, None, Place::default()).err();
+        let said = error.unwrap().to_string();
+        assert!(said.starts_with("x line 1: the quote"), "{said}");
+    }
+
+    /// The parser's buffers grow by the record that they hold, whose end must be met all the same.
+    #[test]
+    fn a_last_record_of_any_size_is_whole_with_and_without_its_line_feed() {
+        for values in 1..70 {
+            for bytes in [1, 3, 50] {
+                let value = "x".repeat(bytes);
+                for (quote, end) in [("", ""), ("", "\n"), ("\"", ""), ("\"", "\n")] {
+                    let value = format!("{quote}{value}{quote}");
+                    let text = vec![value; values].join(",") + end;
+                    let mut csv = file(&text, false, Some("a"), Place::default()).unwrap();
+                    assert_eq!(
+                        csv.next(&mut Vec::new()).unwrap(),
+                        Next::Document(1),
+                        "{text}"
+                    );
+                    assert_eq!(csv.place().offset, text.len() as u64);
+                    assert_eq!(csv.next(&mut Vec::new()).unwrap(), Next::End);
+                }
+            }
+        }
     }
 
     #[test]

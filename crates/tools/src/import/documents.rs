@@ -26,7 +26,7 @@ pub enum Next {
     Document(u64),
     /// Something on the line, or in the row, that cannot be read, and is left out.
     Bad(u64, String),
-    /// A document that is left out because the flags say so.
-    Skipped,
+    /// A document on the line that is left out because the flags say so, and why it would be none.
+    Skipped(u64, String),
     End,
 }

@@ -1,17 +1,22 @@
-//! The file that is imported: opened at a place, and read in its format.
+//! The file that is imported: opened at a place, unpacked if it is compressed, and read in its format.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
 
 use super::documents::Documents;
 #[cfg(feature = "parquet")]
 use super::parquet;
 use super::resume::Place;
-use super::{Format, Import, delimited, json};
+use super::{Format, Import, PACKED_ENDING, delimited, json};
 use crate::error::{Error, Result};
 
-/// Opens the file at the place, and gives its length.
+const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
+
+/// Opens the file at the place, and gives its length where that is known.
 pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
     let format = options
         .format
@@ -85,13 +90,14 @@ fn parquet(_: &Import, _: Place) -> Result<(Box<dyn Documents>, Option<u64>)> {
 }
 
 fn of_ending(path: Option<&Path>) -> Format {
-    match path
-        .and_then(Path::extension)
-        .and_then(|ending| ending.to_str())
-    {
-        Some("csv") => Format::Csv,
-        Some("tsv") => Format::Tsv,
-        Some("parquet") => Format::Parquet,
+    let name = path
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str());
+    let name = name.map(|name| name.strip_suffix(PACKED_ENDING).unwrap_or(name));
+    match name.and_then(|name| name.rsplit_once('.')) {
+        Some((_, "csv")) => Format::Csv,
+        Some((_, "tsv")) => Format::Tsv,
+        Some((_, "parquet")) => Format::Parquet,
         _ => Format::Json,
     }
 }
@@ -104,18 +110,35 @@ fn reader(path: Option<&Path>, place: Place) -> Result<(Box<dyn Read>, Option<u6
     let mut file = File::open(path).map_err(&failed)?;
     let metadata = file.metadata().map_err(&failed)?;
     let bytes = metadata.len();
-    if metadata.is_file() && place.offset > bytes {
+    let is_shorter = |bytes: u64| {
         let what = format!(
             "it has {bytes} bytes, and {} of what was imported stood before: it is another file",
             place.offset
         );
-        return Err(Error::damaged(format_args!("`{}`", path.display()), what));
+        Error::damaged(format_args!("`{}`", path.display()), what)
+    };
+    if metadata.is_file() && is_packed(&file) {
+        let mut unpacked = MultiGzDecoder::new(io::BufReader::new(file));
+        let passed = io::copy(&mut (&mut unpacked).take(place.offset), &mut io::sink());
+        return match passed.map_err(failed)? {
+            passed if passed < place.offset => Err(is_shorter(passed)),
+            _ => Ok((Box::new(unpacked), None)),
+        };
+    }
+    if metadata.is_file() && place.offset > bytes {
+        return Err(is_shorter(bytes));
     }
     // What is no file, such as a named pipe, can only be read from its beginning.
     if place.offset > 0 {
         file.seek(SeekFrom::Start(place.offset)).map_err(&failed)?;
     }
     Ok((Box::new(file), Some(bytes).filter(|bytes| *bytes > 0)))
+}
+
+/// Whether the file begins as gzip does, which no text does.
+fn is_packed(file: &File) -> bool {
+    let mut begin = [0; GZIP_MAGIC.len()];
+    file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP_MAGIC
 }
 
 fn lines(path: &Path) -> Result<Vec<String>> {

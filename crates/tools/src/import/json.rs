@@ -324,7 +324,7 @@ mod tests {
                     assert!(out.is_empty());
                     said.push(format!("{line}! {what}"));
                 }
-                Ok(Next::Skipped) => unreachable!(),
+                Ok(Next::Skipped(..)) => unreachable!(),
                 Ok(Next::End) => {
                     assert_eq!(file.place().offset, text.len() as u64);
                     return said;

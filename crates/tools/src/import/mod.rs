@@ -20,6 +20,7 @@ mod resume;
 mod statement;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ use statement::{Mode, Statements};
 /// Failures that are named; the others are counted.
 const NAMED_MAX: u64 = 20;
 const WRITERS_DEFAULT: u8 = 4;
+/// The ending of a file that is compressed; the one before it tells the format.
+const PACKED_ENDING: &str = ".gz";
 
 /// The flags of `quarry import`.
 #[derive(Debug, Args)]
@@ -57,7 +60,7 @@ pub struct Import {
     /// The collection [default: the file's name without its ending]
     #[arg(long, short = 'c')]
     collection: Option<String>,
-    /// Format of the file [default: what its ending says, or json]
+    /// Format of the file [default: what its ending says before any .gz, or json]
     #[arg(long = "type", value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// The first line has the names of the fields
@@ -166,7 +169,8 @@ fn import(options: &Import) -> Result<()> {
         namespace,
         verb: statements.verb(),
         is_ordered: options.stop_on_error,
-        is_in_sequence: false,
+        // Otherwise batches behind the one with the error would be under way.
+        is_in_sequence: options.stop_on_error,
         gives_back: resume.goes_on(),
         bypasses_validation: options.bypass_validation,
     };
@@ -183,13 +187,28 @@ fn import(options: &Import) -> Result<()> {
         progress,
         imported: 0,
         met_again: 0,
+        left_out: 0,
         bad: 0,
     };
-    importer.run(&mut *documents)?;
-    let told = importer.told(&documents.told());
+    let ended = importer.run(&mut *documents);
+    let (done, bad) = (importer.done(), importer.bad);
     drop(importer);
+    if !options.quiet {
+        for line in documents.told() {
+            eprintln!("{line}");
+        }
+    }
+    ended.map_err(|why| Error::Incomplete(format!("{why}; {done}")))?;
+    if !options.quiet {
+        eprintln!("{done}");
+    }
     resume.done()?;
-    told
+    match bad {
+        0 => Ok(()),
+        bad => Err(Error::Incomplete(format!(
+            "{bad} documents were refused or cannot be read"
+        ))),
+    }
 }
 
 /// Looks whether the flags go together, before anything is done.
@@ -239,13 +258,35 @@ struct Importer<'i> {
     progress: Progress,
     imported: u64,
     met_again: u64,
+    /// Documents that the flags leave out.
+    left_out: u64,
     bad: u64,
 }
 
 impl Importer<'_> {
+    /// Imports the documents. Whatever ends it early, those that were read before it are written, and counted.
     fn run(&mut self, documents: &mut dyn Documents) -> Result<()> {
-        let mut document = Vec::new();
         let mut batch = self.loader.batch();
+        let mut behind = documents.place();
+        let read = self.read(documents, &mut batch, &mut behind);
+        let sent = self.send(batch, behind);
+        let written = self.loader.wait();
+        let taken = self.take_outcomes();
+        match (read, sent.and(written).and(taken)) {
+            (Err(read), Err(written)) => Err(Error::Incomplete(format!("{read}; {written}"))),
+            (Ok(()), Ok(())) => self.check_stop(),
+            (ended, written) => ended.and(written),
+        }
+    }
+
+    /// Reads to the end. After an error, what is still to be sent is in the batch, and `behind` is where that ends.
+    fn read(
+        &mut self,
+        documents: &mut dyn Documents,
+        batch: &mut Batch,
+        behind: &mut Place,
+    ) -> Result<()> {
+        let mut document = Vec::new();
         loop {
             document.clear();
             match documents.next(&mut document)? {
@@ -253,21 +294,29 @@ impl Importer<'_> {
                     let ordinal = self.resume.next_ordinal();
                     match self.append(&document, ordinal, &mut batch.documents) {
                         Ok(()) => batch.note(line),
-                        Err(what) => self.refuse(line, &what)?,
+                        Err(what) => self.refuse(line, &what),
                     }
                 }
-                Next::Bad(line, what) => self.refuse(line, &what)?,
-                Next::Skipped => {}
-                Next::End => break,
+                Next::Bad(line, what) => self.refuse(line, &what),
+                Next::Skipped(line, what) => self.leave_out(line, &what),
+                Next::End => return Ok(()),
             }
+            self.check_stop()?;
+            *behind = documents.place();
             if batch.is_full() {
-                self.send(batch, documents.place())?;
-                batch = self.loader.batch();
+                let full = std::mem::replace(batch, self.loader.batch());
+                self.send(full, *behind)?;
+                self.check_stop()?;
             }
         }
-        self.send(batch, documents.place())?;
-        self.loader.wait()?;
-        self.take_outcomes()
+    }
+
+    /// An error where the import has to end at what was refused.
+    fn check_stop(&self) -> Result<()> {
+        match self.options.stop_on_error && self.bad > 0 {
+            true => Err(Error::Incomplete("stopped".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Appends the statement for a document; the error says why there is none.
@@ -292,28 +341,20 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Tells what was done; an error where not everything was.
-    fn told(&self, of_file: &[String]) -> Result<()> {
-        if !self.options.quiet {
-            for line in of_file {
-                eprintln!("{line}");
-            }
-            let again = match self.met_again {
-                0 => String::new(),
-                count => format!(", {count} were there from the run before"),
-            };
-            eprintln!(
-                "{} documents {}{again}",
-                self.imported,
-                done_words(self.options.mode)
-            );
+    /// The words that say what was done.
+    fn done(&self) -> String {
+        let mut done = format!(
+            "{} documents {}",
+            self.imported,
+            done_words(self.options.mode)
+        );
+        if self.left_out > 0 {
+            done += &format!(", {} left out", self.left_out);
         }
-        match self.bad {
-            0 => Ok(()),
-            bad => Err(Error::Incomplete(format!(
-                "{bad} documents were refused or cannot be read"
-            ))),
+        if self.met_again > 0 {
+            done += &format!(", {} were there from the run before", self.met_again);
         }
+        done
     }
 
     fn send(&mut self, mut batch: Batch, behind: Place) -> Result<()> {
@@ -341,7 +382,7 @@ impl Importer<'_> {
                 if written.contains(&place) {
                     self.met_again += 1;
                 } else {
-                    self.refuse(failure.place, &failure.message)?;
+                    self.refuse(failure.place, &failure.message);
                 }
             }
             self.resume.written(outcome.number)?;
@@ -350,21 +391,26 @@ impl Importer<'_> {
     }
 
     /// Names and counts what cannot be imported.
-    fn refuse(&mut self, line: u64, what: &str) -> Result<()> {
+    fn refuse(&mut self, line: u64, what: &str) {
         self.bad += 1;
-        if self.bad <= NAMED_MAX {
-            eprintln!("{} {line}: {what}", self.unit);
+        self.name(self.bad, format_args!("{line}: {what}"));
+    }
+
+    /// Names and counts what is not imported because the flags say so.
+    fn leave_out(&mut self, line: u64, what: &str) {
+        self.left_out += 1;
+        if !self.options.quiet {
+            self.name(self.left_out, format_args!("{line} is left out: {what}"));
         }
-        if self.bad == NAMED_MAX {
+    }
+
+    /// Names the first ones of a kind.
+    fn name(&self, count: u64, what: fmt::Arguments<'_>) {
+        if count <= NAMED_MAX {
+            eprintln!("{} {what}", self.unit);
+        }
+        if count == NAMED_MAX {
             eprintln!("further ones are counted");
-        }
-        match self.options.stop_on_error {
-            true => Err(Error::Incomplete(format!(
-                "stopped; {} documents are {}",
-                self.imported,
-                done_words(self.options.mode)
-            ))),
-            false => Ok(()),
         }
     }
 }
@@ -381,6 +427,7 @@ fn namespace(options: &Import, database: Option<&str>) -> Result<Namespace> {
 /// The name of a file without its last ending, as mongoimport takes it.
 fn collection_of_file(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
+    let name = name.strip_suffix(PACKED_ENDING).unwrap_or(name);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     Some(stem.to_owned())
 }
@@ -396,6 +443,7 @@ mod tests {
             ("orders.json", "orders"),
             ("dir.d/orders.csv", "orders"),
             ("orders", "orders"),
+            ("orders.csv.gz", "orders"),
             ("orders.2024.json", "orders.2024"),
             ("orders.2025.json", "orders.2025"),
         ] {

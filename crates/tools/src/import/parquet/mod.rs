@@ -394,7 +394,7 @@ pub(crate) fn documents_of(path: &Path) -> Result<Vec<quarry_bson::Document>> {
                 documents.push(document.expect("it was just made").to_owned_document());
             }
             Next::Bad(row, what) => return Err(Error::damaged(format_args!("row {row}"), what)),
-            Next::Skipped => {}
+            Next::Skipped(..) => {}
             Next::End => return Ok(documents),
         }
     }

@@ -42,7 +42,7 @@ fn read(file: &mut ParquetFile) -> Result<Vec<String>> {
                 assert!(out.is_empty());
                 said.push(format!("{row}! {what}"));
             }
-            Next::Skipped => unreachable!(),
+            Next::Skipped(..) => unreachable!(),
             Next::End => return Ok(said),
         }
     }
