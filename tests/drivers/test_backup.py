@@ -1,6 +1,7 @@
 """`quarry backup` and `quarry restore`: under load, killed at any moment, damaged, and by whom they are allowed."""
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import re
@@ -454,6 +455,52 @@ def test_nothing_is_restored_over_what_is_there(durable, tmp_path):
     assert "is not empty" in refused.stderr
     assert [path.name for path in taken.iterdir()] == ["letter"]
     assert "there is none" in quarry("backup", "remove", "--from", repository, "another").stderr
+
+
+def test_a_repository_without_a_backup_is_not_verified(durable, tmp_path):
+    repository = tmp_path / "repository"
+    name, _, _ = create(durable, repository)
+    succeed("backup", "remove", "--from", repository, name)
+    verified = quarry("backup", "verify", "--from", repository)
+    assert verified.returncode == 1 and verified.stdout == ""
+    assert verified.stderr == "quarry backup: the repository holds no backup\n"
+    assert succeed("backup", "list", "--from", repository) == "the repository holds no backup\n"
+
+
+def test_a_backup_of_an_unknown_engine_is_not_restored(durable, tmp_path):
+    repository, new = tmp_path / "repository", tmp_path / "new"
+    name, _, _ = create(durable, repository)
+    manifest = repository / "backups" / name
+    lines = manifest.read_text().replace(f"engine {durable.engine}\n", "engine nosuch\n").splitlines(keepends=True)
+    assert "engine nosuch\n" in lines and lines[-1].startswith("end ")
+    lines[-1] = f"end {hashlib.sha256(''.join(lines[:-1]).encode()).hexdigest()}\n"
+    manifest.write_text("".join(lines))
+    refused = quarry("restore", "--from", repository, "--dbpath", new)
+    assert refused.returncode == 1 and "an engine `nosuch` is not known" in refused.stderr
+    assert not new.exists()
+
+
+def test_a_restore_that_a_signal_ends_is_said_to_be_cut_off(durable, tmp_path):
+    repository, new = tmp_path / "repository", tmp_path / "new"
+    with MongoClient(durable.uri) as client:
+        client.load.things.insert_many([{"f": os.urandom(100_000)} for _ in range(400)])
+    create(durable, repository)
+    command = [binary(), "restore", "--from", str(repository), "--dbpath", str(new)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_until((new / "quarry.restoring").exists)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 1 and "ended by a signal" in said
+    verified = quarry("journal", "verify", "--dbpath", new)
+    assert verified.returncode != 0 and "a backup was being restored into it, and that has not ended" in verified.stderr
+
+
+def test_a_new_file_system_is_empty(durable, tmp_path):
+    repository, new = tmp_path / "repository", tmp_path / "new"
+    create(durable, repository)
+    (new / "lost+found").mkdir(parents=True)
+    server = restored(repository, new, durable.engine)
+    assert server.stop() == 0 and (new / "lost+found").is_dir()
 
 
 CURSOR = {"aggregate": 1, "pipeline": [{"$backupCursor": {}}], "cursor": {"batchSize": 1}}

@@ -1,12 +1,15 @@
 """`quarry restore` of some collections out of a whole backup: into a data directory, and into a server that runs."""
 
 import datetime
+import pathlib
 import signal
+import subprocess
+import tempfile
 
 import pytest
 from pymongo import MongoClient
-from quarry_process import Quarry
-from test_backup import ENGINES, PATIENCE_SECONDS, create, quarry, restored, succeed
+from quarry_process import Quarry, binary
+from test_backup import ENGINES, PATIENCE_SECONDS, create, quarry, restored, succeed, wait_until
 from test_encryption import key_file, with_key
 from validation import validate_everything
 
@@ -120,6 +123,44 @@ def test_chosen_collections_come_into_a_running_server(durable, backed_up, tmp_p
         # The rest of the server is as it was.
         assert client.hr.people.find_one({"_id": "later"}) is not None
     validate_everything(durable.port)
+
+
+def test_a_directory_that_was_there_is_emptied_also_behind_a_link(durable, backed_up, tmp_path):
+    repository, _ = backed_up
+    there, link = tmp_path / "there", tmp_path / "link"
+    (there / "lost+found").mkdir(parents=True)
+    link.symlink_to(there)
+    part = ["--into", durable.uri, "--nsInclude", "shop.orders", "--nsFrom", "shop.orders", "--nsTo", "shop.copy"]
+    for dbpath in (there, link):
+        succeed("restore", "--from", repository, "--dbpath", dbpath, *part, "--drop")
+        assert [path.name for path in there.iterdir()] == ["lost+found"] and link.is_symlink()
+        with MongoClient(durable.uri) as client:
+            check_orders(client.shop.copy)
+            client.shop.copy.drop()
+
+
+def test_a_server_that_is_not_reached_is_told_before_anything_is_restored(backed_up, tmp_path):
+    repository, _ = backed_up
+    # What is there already says whether anything was looked at or written before.
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "letter").write_text("dear")
+    ended = quarry("restore", "--from", repository, "--dbpath", tmp_path / "taken", "--into", "mongodb://127.0.0.1:1/")
+    assert ended.returncode == 1 and "127.0.0.1:1" in ended.stderr and "is not empty" not in ended.stderr
+
+
+@pytest.mark.parametrize("moment", ["writing", "opened"])
+@pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_neither_directory_nor_socket(durable, backed_up, tmp_path, moment, signal_sent):
+    repository, _ = backed_up
+    scratch = tmp_path / "scratch"
+    command = [binary(), "restore", "--from", str(repository), "--dbpath", str(scratch), "--into", durable.uri, "--drop"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    socket = pathlib.Path(tempfile.gettempdir()) / f"quarry-alone-{process.pid}.sock"
+    wait_until((scratch / "quarry.restoring" if moment == "writing" else socket).exists)
+    process.send_signal(signal_sent)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 1 and "ended by a signal" in said, said
+    assert not scratch.exists() and not socket.exists()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -14,6 +14,7 @@ use crate::process::config::{
     AddUser, Config, EXIT_BAD_OPTIONS, EXIT_DATA_DIRECTORY, EncryptionSettings, Face, Serve,
 };
 use crate::process::data_directory::DataDirectory;
+use crate::process::shutdown::Shutdown;
 use crate::process::{first_user, foreign_files, run};
 use crate::server::Server;
 
@@ -63,7 +64,7 @@ fn add(options: AddUser) -> Result<(), Failure> {
         Config::new(Face::Quarry, serve, Vec::new()).map_err(|error| bad_option(error.0))?;
     foreign_files::refuse(&config).map_err(|why| bad_data(why.to_string()))?;
     let directory = DataDirectory::lock(&config.data_directory).map_err(bad_data)?;
-    let server = run::open_alone(config).map_err(bad_data)?;
+    let server = run::open_alone(config, Shutdown::default()).map_err(bad_data)?;
     let made = make(server, &user, &password, &granted);
     let closed = server.database.close();
     drop(directory);

@@ -4,6 +4,8 @@
 //! Nothing of the data changes by itself meanwhile: no document expires, and no archive is written. The caller holds the directory's lock.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use quarry_client::uri_of_socket;
 
@@ -11,6 +13,7 @@ use crate::net::listener::{Accepting, Listener};
 use crate::process::config::{
     Config, EncryptionSettings, EngineName, Face, KeyFileOption, Serve, UnixSockets,
 };
+use crate::process::shutdown::Shutdown;
 use crate::process::{run, stopping};
 use crate::server::Server;
 
@@ -27,11 +30,12 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Opens the data, the journal's rest included, and begins to answer.
+    /// Opens the data, the journal's rest included, and begins to answer. Gives up, and later answers nobody, when the flag is set.
     pub fn open(
         directory: &Path,
         engine: EngineName,
         key: &KeyFileOption,
+        give_up: &Arc<AtomicBool>,
     ) -> Result<Alone, String> {
         let serve = Serve {
             dbpath: Some(directory.to_owned()),
@@ -52,7 +56,8 @@ impl Alone {
             of_port: None,
             mode: SOCKET_MODE,
         })?;
-        let server = run::open_alone(config)?;
+        let shutdown = Shutdown::of_flag(Arc::clone(give_up));
+        let server = run::open_alone(config, shutdown)?;
         let accepting = run::accept(server, &listener).map_err(|error| error.to_string())?;
         Ok(Alone {
             server,

@@ -17,6 +17,10 @@ pub const PORT_FILE: &str = "quarry.port";
 /// Stands in a directory that a backup is being restored into.
 pub const RESTORING_FILE: &str = "quarry.restoring";
 
+/// Why a directory with that file is not used, while nobody restores into it.
+pub const RESTORE_CUT_OFF: &str =
+    "a backup was being restored into it, and that has not ended: remove it and restore again";
+
 /// A directory that this process alone uses, until drop.
 pub struct DataDirectory {
     path: PathBuf,
@@ -47,9 +51,7 @@ impl DataDirectory {
             });
         }
         if path.join(RESTORING_FILE).exists() {
-            return Err(bad(
-                &"a backup was being restored into it, and that has not ended: remove it and restore again",
-            ));
+            return Err(bad(&RESTORE_CUT_OFF));
         }
         let note = |lock: &mut File| -> io::Result<()> {
             lock.set_len(0)?;

@@ -4,7 +4,7 @@
 //! no data of ours lies, anything that neither a new file system nor an empty checkout has. What the configuration names, its log, its
 //! audit log and its pid file, is the server's own wherever it lies.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -195,15 +195,18 @@ fn is_or_was_rotated(name: &OsString, own: &OsString) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
 }
 
+/// Whether a new file system, or an empty checkout, may have it.
+pub fn is_of_new_file_system(name: &OsStr) -> bool {
+    name == NEW_FILE_SYSTEM || name.as_bytes().starts_with(b".")
+}
+
 /// In a directory without data of ours. What an engine or a journal left unfinished is made again by them.
 fn may_be_there(name: &OsString) -> bool {
-    let name = name.to_string_lossy();
     let is_engine = ENGINES.iter().any(|engine| name == engine.as_str());
     is_engine
         || name == JOURNAL
-        || name == NEW_FILE_SYSTEM
-        || name.starts_with('.')
-        || name.starts_with(OURS)
+        || is_of_new_file_system(name)
+        || name.as_bytes().starts_with(OURS.as_bytes())
 }
 
 #[cfg(test)]

@@ -460,11 +460,11 @@ pub fn accept(server: &'static Server, listener: &Listener) -> io::Result<Accept
     listener.start(server)
 }
 
-/// Opens the data for a command that does one thing and ends: it takes no signals, and listens nowhere yet.
-pub fn open_alone(mut config: Config) -> Result<&'static Server, String> {
+/// Opens the data for a command that does one thing and ends: it takes no signals, and listens nowhere yet. The wish to stop is the command's.
+pub fn open_alone(mut config: Config, shutdown: Shutdown) -> Result<&'static Server, String> {
     let parameters = Parameters::new(&config).map_err(|error| error.0)?;
     let shares = share_descriptors(&mut config);
-    let shutdown = Arc::new(Shutdown::default());
+    let shutdown = Arc::new(shutdown);
     let server = open(config, parameters, None, shares.tables_max, &shutdown, None)
         .map_err(|failure| failure.line)?;
     open_spill_files(server, &shares).map_err(|error| error.to_string())?;

@@ -25,6 +25,14 @@ struct State {
 }
 
 impl Shutdown {
+    /// A wish that is said by whoever sets the flag.
+    pub fn of_flag(flag: Arc<AtomicBool>) -> Shutdown {
+        Shutdown {
+            is_requested: flag,
+            ..Shutdown::default()
+        }
+    }
+
     /// Notes the wish; the first reason stays.
     pub fn request(&self, reason: &str) {
         let mut state = self.state.lock();

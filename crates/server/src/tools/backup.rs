@@ -30,6 +30,8 @@ const REPLY_TIME_MAX: Duration = Duration::from_secs(3600);
 /// The server closes a cursor that nobody asked for ten minutes.
 const BETWEEN_SIGNS_OF_LIFE: Duration = Duration::from_secs(30);
 const MB: f64 = 1e6;
+/// Said where there is no backup to list, verify or restore.
+pub const NO_BACKUP: &str = "the repository holds no backup";
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -317,8 +319,12 @@ pub fn open(from: &RepositoryFlags, access: Access) -> Result<Repository> {
 
 fn list(from: &RepositoryFlags) -> Result<()> {
     let repository = open(from, Access::Read)?;
+    let ids = repository.ids()?;
+    if ids.is_empty() {
+        say!("{NO_BACKUP}");
+    }
     let mut damages = 0;
-    for id in repository.ids()? {
+    for id in ids {
         match repository.manifest(&id) {
             Ok(manifest) => say!(
                 "{id}  {}  {} files  {:.1} MB",
@@ -351,6 +357,10 @@ fn verify(from: &RepositoryFlags, id: Option<&str>) -> Result<()> {
         Some(id) => vec![id.to_owned()],
         None => repository.ids()?,
     };
+    // Somebody who verifies every night is to hear of it.
+    if ids.is_empty() {
+        return Err(NO_BACKUP.into());
+    }
     let mut damages = 0;
     for id in &ids {
         let manifest = match repository.manifest(id) {

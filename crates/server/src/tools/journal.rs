@@ -16,6 +16,7 @@ use quarry_journal::{Error, Files, GroupFormat, RealFiles, Stamp};
 use quarry_storage::creation::holds_a_store;
 
 use crate::process::config::{EXIT_DATA_DIRECTORY, EngineName, JournalCommand, JournalPlace};
+use crate::process::data_directory::{RESTORE_CUT_OFF, RESTORING_FILE};
 use crate::process::{encryption, engine};
 use crate::tools::journal_renewal;
 
@@ -51,7 +52,7 @@ pub fn run(command: &JournalCommand) -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let done = match command {
         JournalCommand::Verify { place } => {
-            open(place).and_then(|files| verify(&*files, &place.dbpath, &mut out))
+            open_whole(place).and_then(|files| verify(&*files, &place.dbpath, &mut out))
         }
         JournalCommand::Dump {
             place,
@@ -105,6 +106,20 @@ fn open(place: &JournalPlace) -> Result<Arc<dyn Files>, Failure> {
         code: EXIT_DATA_DIRECTORY,
     })?;
     Ok(encryption::journal_files(files, key.as_ref()))
+}
+
+/// Like [`open`], but of a directory that a restore was cut off in that is said: its journal may be missing, or end anywhere.
+fn open_whole(place: &JournalPlace) -> Result<Arc<dyn Files>, Failure> {
+    match place.dbpath.join(RESTORING_FILE).exists() {
+        true => Err(Failure {
+            line: format!(
+                "data directory `{}`: {RESTORE_CUT_OFF}",
+                place.dbpath.display()
+            ),
+            code: EXIT_DATA_DIRECTORY,
+        }),
+        false => open(place),
+    }
 }
 
 fn verify(files: &dyn Files, dbpath: &Path, out: &mut dyn Write) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ mod link;
 pub mod manual;
 mod moment;
 pub mod restore;
+mod restored_directory;
 pub mod rotate_key;
 mod say;
 pub mod top;

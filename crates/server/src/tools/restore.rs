@@ -3,12 +3,13 @@
 //! Each chunk is checked as it is written. A directory in which a restore was cut off says so, and no server starts on it.
 //!
 //! Some collections out of the whole: the whole is restored, opened, and answered from to this process alone. What was not chosen is dropped there, or
-//! what was chosen is copied into a running server, and the directory removed.
+//! what was chosen is copied into a running server, and the directory removed. A signal ends the work between two steps of it.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quarry_journal::RealFiles;
 use quarry_journal::archive::Rebuilt;
@@ -24,11 +25,14 @@ use crate::backup::place::Access;
 use crate::backup::repository::{Repository, chunk_bytes};
 use crate::process::alone::Alone;
 use crate::process::config::{EngineName, Restore};
-use crate::process::data_directory::{DataDirectory, LOCK_FILE, RESTORING_FILE};
-use crate::process::engine::JOURNAL;
+use crate::process::engine::{self, JOURNAL};
 use crate::tools::moment::{self, Way};
+use crate::tools::restored_directory::RestoredDirectory;
 use crate::tools::say::say;
 use crate::tools::{archive, backup};
+
+/// Why a restore is not whole that a signal has ended.
+const ENDED: &str = "ended by a signal";
 
 /// Runs the command; the exit code of the process.
 pub fn run(options: &Restore) -> ExitCode {
@@ -92,13 +96,14 @@ enum Part {
 }
 
 fn restore(options: &Restore) -> Result<Restored, String> {
-    let selection = &options.part.selection;
+    let part = &options.part;
+    let selection = &part.selection;
     let names = selection.selection().map_err(|error| error.to_string())?;
-    if names.renames() && options.part.into.is_none() {
+    if names.renames() && part.into.is_none() {
         return Err("--nsFrom and --nsTo go with --into".into());
     }
-    let is_part = options.part.into.is_some() || selection.chooses();
-    if options.part.key.encryption_key_file.is_some() && !is_part {
+    let is_part = part.into.is_some() || selection.chooses();
+    if part.key.encryption_key_file.is_some() && !is_part {
         return Err(
             "--encryptionKeyFile goes with a part: the whole is restored as it is, encrypted"
                 .into(),
@@ -117,37 +122,25 @@ fn restore(options: &Restore) -> Result<Restored, String> {
         Some(way) => moment::backup_before(&repository, way, options.id.as_deref())?,
         None => chosen(&repository, options.id.as_deref())?,
     };
-    let path = &options.dbpath;
-    let failed = |error: io::Error| format!("`{}`: {error}", path.display());
-    refuse_used(path)?;
-    let locked = DataDirectory::lock(path)?;
-    // Another one may have filled it before the lock.
-    refuse_used(path)?;
-    let mark = path.join(RESTORING_FILE);
-    File::create(&mark)
-        .and_then(|mark| mark.sync_all())
-        .map_err(failed)?;
-    sync(path).map_err(failed)?;
-    write_files(&repository, &manifest, path)?;
-    let end = way.map(|way| go_on(&way, &manifest, path)).transpose()?;
-    let part = match &options.part.into {
-        Some(uri) => {
-            let copied = copy_into(uri, options, &manifest);
-            drop(locked);
-            fs::remove_dir_all(path).map_err(failed)?;
-            copied?;
-            Part::Copied
-        }
-        None => {
-            let part = match selection.chooses() {
-                true => keep_chosen(options, &manifest)?,
-                false => Part::All,
-            };
-            fs::remove_file(&mark)
-                .and_then(|()| sync(path))
-                .map_err(failed)?;
-            part
-        }
+    let engine = known_engine(&manifest, is_part)?;
+    // Before the work of hours that would be for nothing.
+    let destination = part.into.as_deref().map(|uri| {
+        Destination::reach(uri, part.into_password_file.as_deref(), part.drop)
+            .map_err(|error| format!("--into: {error}"))
+    });
+    let destination = destination.transpose()?;
+    let work = Work {
+        options,
+        repository: &repository,
+        manifest: &manifest,
+        engine,
+        way: way.as_ref(),
+        is_stopped: migrate::stopping().map_err(|error| error.to_string())?,
+    };
+    let directory = RestoredDirectory::claim(&options.dbpath)?;
+    let (end, part) = match destination {
+        Some(destination) => work.copy_into(&destination, directory)?,
+        None => work.keep(directory)?,
     };
     Ok(Restored {
         manifest,
@@ -156,60 +149,158 @@ fn restore(options: &Restore) -> Result<Restored, String> {
     })
 }
 
-/// Opens what was restored, and drops the collections that were not chosen.
-fn keep_chosen(options: &Restore, manifest: &Manifest) -> Result<Part, String> {
-    let opened = open(options, manifest)?;
-    let narrowed = narrow::narrow(&opened.uri(), &options.part.selection);
-    let closed = opened.close();
-    let Narrowed { kept, dropped } = narrowed.map_err(|error| error.to_string())?;
-    closed?;
-    match kept {
-        0 => Err(format!(
-            "{}: it has no collection of that name, and `{}` can be removed",
-            manifest.id,
-            options.dbpath.display()
+/// The engine of the backup. The data of a part has to be opened here.
+fn known_engine(manifest: &Manifest, is_part: bool) -> Result<EngineName, String> {
+    let (id, name) = (&manifest.id, &manifest.engine);
+    let engine = EngineName::parse(name)
+        .ok_or_else(|| format!("{id}: an engine `{name}` is not known; nothing was changed"))?;
+    match is_part && !engine::available().any(|available| available == engine) {
+        true => Err(format!(
+            "{id}: this build has no engine `{name}` to open the data with; nothing was changed"
         )),
-        _ => Ok(Part::Kept { kept, dropped }),
+        false => Ok(engine),
     }
 }
 
-/// Opens what was restored, and copies the collections that were chosen into a running server.
-fn copy_into(uri: &str, options: &Restore, manifest: &Manifest) -> Result<(), String> {
-    let part = &options.part;
-    let opened = open(options, manifest)?;
-    let destination = Destination {
-        uri: uri.to_owned(),
-        password_file: part.into_password_file.clone(),
-        drop: part.drop,
-    };
-    let copy = Migrate::of_rest(opened.uri(), &destination, &part.selection);
-    let copied = migrate::migrate(&copy);
-    let closed = opened.close();
-    copied.map_err(|error| format!("{}: {error}", manifest.id))?;
-    closed
+/// A restore of a backup that was found.
+struct Work<'w> {
+    options: &'w Restore,
+    repository: &'w Repository,
+    manifest: &'w Manifest,
+    engine: EngineName,
+    way: Option<&'w Way>,
+    /// Set by a signal, which ends the work with an error.
+    is_stopped: Arc<AtomicBool>,
 }
 
-fn open(options: &Restore, manifest: &Manifest) -> Result<Alone, String> {
-    let engine = EngineName::parse(&manifest.engine);
-    let engine = engine.ok_or_else(|| format!("an engine `{}` is not known", manifest.engine))?;
-    Alone::open(&options.dbpath, engine, &options.part.key)
-}
-
-/// Refuses a directory that has anything but a lock.
-fn refuse_used(path: &Path) -> Result<(), String> {
-    let is_unused = match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(format!("`{}`: {error}", path.display())),
-        Ok(mut entries) => {
-            entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK_FILE))
+impl Work<'_> {
+    /// Restores, and keeps the directory with what was chosen.
+    fn keep(&self, directory: RestoredDirectory) -> Result<(Option<Rebuilt>, Part), String> {
+        let kept = self.write(directory.path()).and_then(|end| {
+            let part = match self.options.part.selection.chooses() {
+                true => self.keep_chosen(directory.path())?,
+                false => Part::All,
+            };
+            Ok((end, part))
+        });
+        match kept {
+            Ok(kept) => directory.finish().map(|()| kept),
+            Err(why) => Err(format!(
+                "{why}; `{}` has a part of it, and can be removed",
+                directory.path().display()
+            )),
         }
-    };
-    match is_unused {
-        true => Ok(()),
-        false => Err(format!(
-            "`{}` is not empty: nothing was changed",
-            path.display()
-        )),
+    }
+
+    /// Restores, copies the collections that were chosen into a running server, and removes the directory, whatever became of it.
+    fn copy_into(
+        &self,
+        destination: &Destination,
+        directory: RestoredDirectory,
+    ) -> Result<(Option<Rebuilt>, Part), String> {
+        let copied = self.write(directory.path()).and_then(|end| {
+            self.copy_chosen(destination, directory.path())?;
+            Ok(end)
+        });
+        Ok((removed_behind(copied, directory.remove())?, Part::Copied))
+    }
+
+    /// Writes the files of the backup, and has its journal go on to the moment.
+    fn write(&self, path: &Path) -> Result<Option<Rebuilt>, String> {
+        self.write_files(path)?;
+        let end = self.way.map(|way| go_on(way, self.manifest, path));
+        let end = end.transpose()?;
+        self.check_stop()?;
+        Ok(end)
+    }
+
+    fn check_stop(&self) -> Result<(), String> {
+        match self.is_stopped.load(Ordering::Relaxed) {
+            true => Err(ENDED.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What failed, or that a signal has made it fail.
+    fn or_ended(&self, why: String) -> String {
+        self.check_stop().err().unwrap_or(why)
+    }
+
+    /// Opens what was restored, and drops the collections that were not chosen.
+    fn keep_chosen(&self, path: &Path) -> Result<Part, String> {
+        let opened = self.open(path)?;
+        let narrowed = narrow::narrow(&opened.uri(), &self.options.part.selection);
+        let closed = opened.close();
+        let narrowed = narrowed.map_err(|error| error.to_string());
+        let Narrowed { kept, dropped } = narrowed.map_err(|why| self.or_ended(why))?;
+        closed?;
+        match kept {
+            0 => Err(format!(
+                "{}: it has no collection of that name",
+                self.manifest.id
+            )),
+            _ => Ok(Part::Kept { kept, dropped }),
+        }
+    }
+
+    /// Opens what was restored, and copies the collections that were chosen.
+    fn copy_chosen(&self, destination: &Destination, path: &Path) -> Result<(), String> {
+        let opened = self.open(path)?;
+        let selection = &self.options.part.selection;
+        let copy = Migrate::of_rest(opened.uri(), destination, selection, &self.is_stopped);
+        let copied = migrate::migrate(&copy);
+        let closed = opened.close();
+        let failed = |error| self.or_ended(format!("{}: {error}", self.manifest.id));
+        copied.map_err(failed)?;
+        closed
+    }
+
+    fn open(&self, path: &Path) -> Result<Alone, String> {
+        let key = &self.options.part.key;
+        let opened = Alone::open(path, self.engine, key, &self.is_stopped);
+        opened.map_err(|why| self.or_ended(why))
+    }
+
+    /// Writes every file of the backup, durably.
+    fn write_files(&self, path: &Path) -> Result<(), String> {
+        let progress = Progress::of_bytes("restoring", Some(self.manifest.bytes()));
+        let mut batch = Batch::new(&RealDisk);
+        for file in &self.manifest.files {
+            self.write_file(file, path, &mut batch, &progress)?;
+        }
+        let finished = batch.finish();
+        finished.map_err(|error| format!("`{}`: {error}", path.display()))
+    }
+
+    fn write_file(
+        &self,
+        file: &BackedUpFile,
+        directory: &Path,
+        batch: &mut Batch<'_>,
+        progress: &Progress,
+    ) -> Result<(), String> {
+        let path = directory.join(&file.name);
+        let failed = |error: io::Error| format!("`{}`: {error}", path.display());
+        create_durably(path.parent().unwrap_or(directory)).map_err(failed)?;
+        let mut out = batch.create_named(&path).map_err(failed)?;
+        for (number, name) in file.chunks.iter().enumerate() {
+            self.check_stop()?;
+            let bytes = chunk_bytes(file.bytes, number);
+            let chunk = self.repository.chunk(*name, bytes);
+            let chunk = chunk.map_err(|why| format!("`{}`: {why}", file.name))?;
+            out.write(&chunk).map_err(failed)?;
+            progress.add(chunk.len() as u64, 0);
+        }
+        batch.add(out).map_err(failed)
+    }
+}
+
+/// The outcome of a copy behind which the directory was removed: of both failures the copy's comes first.
+fn removed_behind<T>(copied: Result<T, String>, removed: Result<(), String>) -> Result<T, String> {
+    match (copied, removed) {
+        (copied, Ok(())) => copied,
+        (Ok(_), Err(why)) => Err(format!("the collections were copied, but {why}")),
+        (Err(copied), Err(why)) => Err(format!("{copied}; and {why}")),
     }
 }
 
@@ -217,10 +308,7 @@ fn refuse_used(path: &Path) -> Result<(), String> {
 fn chosen(repository: &Repository, id: Option<&str>) -> Result<Manifest, String> {
     let id = match id {
         Some(id) => id.to_owned(),
-        None => repository
-            .ids()?
-            .pop()
-            .ok_or("the repository holds no backup")?,
+        None => repository.ids()?.pop().ok_or(backup::NO_BACKUP)?,
     };
     Ok(repository.manifest(&id)?)
 }
@@ -237,37 +325,18 @@ fn go_on(way: &Way, manifest: &Manifest, path: &Path) -> Result<Rebuilt, String>
     rebuilt.map_err(|error| bad(&error))
 }
 
-/// Writes every file of the backup, durably.
-fn write_files(repository: &Repository, manifest: &Manifest, path: &Path) -> Result<(), String> {
-    let progress = Progress::of_bytes("restoring", Some(manifest.bytes()));
-    let mut batch = Batch::new(&RealDisk);
-    for file in &manifest.files {
-        write(repository, file, path, &mut batch, &progress)?;
-    }
-    let finished = batch.finish();
-    finished.map_err(|error| format!("`{}`: {error}", path.display()))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn write(
-    repository: &Repository,
-    file: &BackedUpFile,
-    directory: &Path,
-    batch: &mut Batch<'_>,
-    progress: &Progress,
-) -> Result<(), String> {
-    let path = directory.join(&file.name);
-    let failed = |error: io::Error| format!("`{}`: {error}", path.display());
-    create_durably(path.parent().unwrap_or(directory)).map_err(failed)?;
-    let mut out = batch.create_named(&path).map_err(failed)?;
-    for (number, name) in file.chunks.iter().enumerate() {
-        let chunk = repository.chunk(*name, chunk_bytes(file.bytes, number));
-        let chunk = chunk.map_err(|why| format!("`{}`: {why}", file.name))?;
-        out.write(&chunk).map_err(failed)?;
-        progress.add(chunk.len() as u64, 0);
+    #[test]
+    fn a_removal_that_fails_hides_no_result() {
+        let fails = |text: &str| Err(text.to_owned());
+        assert_eq!(removed_behind(Ok(1), Ok(())), Ok(1));
+        assert_eq!(removed_behind::<()>(fails("a"), Ok(())), fails("a"));
+        let said = removed_behind::<()>(fails("a"), fails("b"));
+        assert_eq!(said, Err("a; and b".to_owned()));
+        let said = removed_behind(Ok(1), fails("b"));
+        assert_eq!(said, Err("the collections were copied, but b".to_owned()));
     }
-    batch.add(out).map_err(failed)
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }

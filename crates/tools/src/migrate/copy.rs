@@ -6,7 +6,7 @@ use quarry_bson::doc;
 use quarry_client::Connection;
 
 use super::documents::KILLED;
-use super::{Item, Migration};
+use super::{Item, Migration, Rest};
 use crate::definition::{self, Kind};
 use crate::error::{Error, Result};
 use crate::loader::{Loader, Target, Verb};
@@ -29,11 +29,13 @@ impl Migration<'_> {
             .sum();
         let progress = Progress::of_documents("copy", Some(total));
         let writers = usize::from(self.options.writers);
+        let options = self.options;
         let mut copy = Copy {
             source: &mut self.source,
             reader: server::connect(&self.source_settings)?,
             loader: Loader::start(&self.destination_settings, writers)?,
             progress,
+            rest: options.rest.as_ref(),
         };
         items.try_fold(0, |copied, item| Ok(copied + copy.collection(item)?))
     }
@@ -45,6 +47,7 @@ struct Copy<'c> {
     reader: Connection,
     loader: Loader,
     progress: Progress,
+    rest: Option<&'c Rest>,
 }
 
 impl Copy<'_> {
@@ -92,6 +95,7 @@ impl Copy<'_> {
         let mut batch = self.loader.batch();
         let mut copied = 0;
         while cursor.advance().map_err(&failed)? {
+            self.rest.map_or(Ok(()), Rest::check_stop)?;
             for document in cursor.batch() {
                 batch.documents.extend_from_slice(document.as_bytes());
                 copied += 1;

@@ -15,10 +15,10 @@ mod places;
 mod series;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use quarry_client::{Connection, ConnectionString};
@@ -77,29 +77,49 @@ pub struct Migrate {
     quiet: bool,
     /// Nobody writes to the source, so that there are no changes to ask for
     #[arg(skip)]
-    is_at_rest: bool,
+    rest: Option<Rest>,
+}
+
+/// A copy of what nobody writes to.
+#[derive(Debug)]
+struct Rest {
+    destination: Arc<ConnectionString>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Rest {
+    fn check_stop(&self) -> Result<()> {
+        match self.is_stopped.load(Ordering::Relaxed) {
+            true => Err(Error::Incomplete("ended by a signal".to_owned())),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Migrate {
-    /// A copy of collections of a source that nobody writes to, without its users and roles.
+    /// A copy of collections of a source that nobody writes to, without its users and roles. It ends with an error when the flag is set.
     #[must_use]
     pub fn of_rest(
         source: String,
         destination: &Destination,
         selection: &SelectionFlags,
+        is_stopped: &Arc<AtomicBool>,
     ) -> Migrate {
         Migrate {
             source,
-            destination: destination.uri.clone(),
+            destination: String::new(),
             source_password: None,
-            destination_password: destination.password_file.clone(),
+            destination_password: None,
             once: true,
             drop: destination.drop,
             selection: selection.clone(),
             no_users: true,
             writers: WRITERS_DEFAULT,
             quiet: false,
-            is_at_rest: true,
+            rest: Some(Rest {
+                destination: Arc::clone(&destination.settings),
+                is_stopped: Arc::clone(is_stopped),
+            }),
         }
     }
 }
@@ -107,12 +127,21 @@ impl Migrate {
 /// Where [`Migrate::of_rest`] carries collections to.
 #[derive(Debug)]
 pub struct Destination {
-    /// The server, with user and options as drivers take them.
-    pub uri: String,
-    /// The file whose first line is the password of the URI's user.
-    pub password_file: Option<PathBuf>,
-    /// Whether a collection that is there is removed first; without it that is an error.
-    pub drop: bool,
+    settings: Arc<ConnectionString>,
+    drop: bool,
+}
+
+impl Destination {
+    /// The server of a URI, with user and options as drivers take them; the file's first line is the password of that user. With `drop` a collection
+    /// that is there is removed first, without it that is an error.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the login: tried before there is anything to copy.
+    pub fn reach(uri: &str, password_file: Option<&Path>, drop: bool) -> Result<Destination> {
+        let settings = server::settings(uri, password_file)?;
+        server::connect(&settings)?;
+        Ok(Destination { settings, drop })
+    }
 }
 
 /// Migrates; the exit code of the process.
@@ -151,10 +180,13 @@ pub fn migrate(options: &Migrate) -> Result<()> {
         return Err(Error::usage("only one password can be the standard input"));
     }
     let source_settings = server::settings(&options.source, options.source_password.as_deref())?;
-    let destination_settings = server::settings(
-        &options.destination,
-        options.destination_password.as_deref(),
-    )?;
+    let destination_settings = match &options.rest {
+        Some(rest) => Arc::clone(&rest.destination),
+        None => server::settings(
+            &options.destination,
+            options.destination_password.as_deref(),
+        )?,
+    };
     let migration = Migration {
         options,
         selection: &selection,
@@ -167,7 +199,10 @@ pub fn migrate(options: &Migrate) -> Result<()> {
 }
 
 /// A flag that is set when a signal asks for the end. A second signal ends the process.
-fn stopping() -> Result<Arc<AtomicBool>> {
+///
+/// # Errors
+/// The system does not let signals be taken.
+pub fn stopping() -> Result<Arc<AtomicBool>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let code = EXIT_BY_SIGNAL + signal;
@@ -182,7 +217,7 @@ impl Migration<'_> {
     fn run(mut self) -> Result<()> {
         let token = self.token()?;
         let items = self.items()?;
-        if items.is_empty() && self.options.is_at_rest {
+        if items.is_empty() && self.options.rest.is_some() {
             return Err(Error::usage("it has no collection of that name"));
         }
         self.check(&items, token.is_some())?;
@@ -201,7 +236,10 @@ impl Migration<'_> {
             collections(&items).count()
         ));
         // From here on a signal ends the following, and what has begun is brought to its end.
-        let is_stopped = stopping()?;
+        let is_stopped = match &self.options.rest {
+            Some(rest) => Arc::clone(&rest.is_stopped),
+            None => stopping()?,
+        };
         let mut follower = match token {
             Some(token) => Some(Follower::new(&self, token, places.clone())?),
             None => None,
@@ -230,6 +268,14 @@ impl Migration<'_> {
         self.compare(&places, follower.as_mut())
     }
 
+    /// An error where the copy has been told to end.
+    fn check_stop(&self) -> Result<()> {
+        match &self.options.rest {
+            Some(rest) => rest.check_stop(),
+            None => Ok(()),
+        }
+    }
+
     fn say(&self, what: &str) {
         if !self.options.quiet {
             eprintln!("{what}");
@@ -238,7 +284,7 @@ impl Migration<'_> {
 
     /// The place in the source's changes as it is now; none where the source has no change streams and does not need to have.
     fn token(&mut self) -> Result<Option<quarry_bson::Document>> {
-        if self.options.is_at_rest {
+        if self.options.rest.is_some() {
             return Ok(None);
         }
         match change_stream::current_token(&mut self.source) {
@@ -342,6 +388,7 @@ impl Migration<'_> {
 
     fn make_collections(&mut self, items: &[Item]) -> Result<()> {
         for item in items {
+            self.check_stop()?;
             if self.options.drop {
                 definition::drop(&mut self.destination, &item.to)?;
             }
@@ -370,6 +417,7 @@ impl Migration<'_> {
     /// changes, with its indexes.
     fn finish_definitions(&mut self, places: &Places) -> Result<()> {
         for item in self.items()? {
+            self.check_stop()?;
             match item.definition.kind {
                 Kind::Collection => {}
                 Kind::TimeSeries => continue,
