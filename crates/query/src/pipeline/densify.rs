@@ -97,6 +97,8 @@ impl Densify {
         let (mut field, mut partitions, mut range) = (None, Vec::new(), None);
         for option in options {
             match (option.name().as_bytes(), option.value()) {
+                // Null stands for an option that is not there, also where there has to be one.
+                (b"field" | b"partitionByFields" | b"range", value) if value.is_nullish() => {}
                 (b"field", RawValue::String(path)) => field = Some(path.as_str()?),
                 (b"field", other) => return Err(wrong_type("field", other, "string")),
                 (b"partitionByFields", paths) => partitions = parse_partitions(paths)?,
@@ -146,6 +148,7 @@ fn parse_range(range: RawDocument<'_>) -> Result<(Step, Extent)> {
     let (mut step, mut bounds, mut unit) = (None, None, None);
     for option in range {
         match (option.name().as_bytes(), option.value()) {
+            (b"step" | b"unit", value) if value.is_nullish() => {}
             (b"step", value) => step = Some(value),
             (b"bounds", value) => bounds = Some(value),
             (b"unit", RawValue::String(name)) => unit = Some(name.as_str()?),

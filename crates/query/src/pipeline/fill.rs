@@ -117,6 +117,8 @@ fn read(specification: Specification<'_>) -> Result<Options<'_>> {
             })
         };
         match option.name().as_bytes() {
+            // Null stands for an option that is not there, but for `partitionBy`, which may be of several types.
+            b"partitionByFields" | b"sortBy" | b"output" if value.is_nullish() => {}
             b"partitionBy" => {
                 if !matches!(value, RawValue::String(_) | RawValue::Document(_)) {
                     let text = format!(

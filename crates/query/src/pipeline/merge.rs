@@ -103,6 +103,8 @@ fn read(document: RawDocument<'_>) -> Result<Options<'_>> {
     for option in document {
         let value = option.value();
         match option.name().as_bytes() {
+            // Null stands for an option that is not there. Those that may be of several types are no such options.
+            b"let" | b"whenNotMatched" if value.is_nullish() => {}
             b"into" => options.into = Some(read_into(value)?),
             b"on" => options.on = Some(value),
             b"let" => match value {

@@ -183,6 +183,13 @@ fn each_mode_of_a_merge() {
             r#""let": {"x": "$b", "none": "$nosuch"}, "whenMatched": [{"$set": {"s": "$$x", "t": "$$none", "u": "$$new.b"}}], "whenNotMatched": "discard""#,
             Ok(r#"{"_id":1,"a":1,"s":2,"u":2}"#),
         ),
+        // Null stands for an option that is not there, but for those that may be of several types.
+        (
+            r#""let": null, "whenMatched": "replace", "whenNotMatched": null"#,
+            Ok(r#"{"_id":1,"b":2} {"_id":3,"b":4}"#),
+        ),
+        (r#""whenMatched": null"#, Err(51191)),
+        (r#""on": null"#, Err(51186)),
     ];
     for (mode, wanted) in modes {
         let fixture = with(&[r#"{"_id": 1, "b": 2}"#, r#"{"_id": 3, "b": 4}"#]);

@@ -75,6 +75,15 @@ impl Options {
         for element in specification {
             let value = element.value();
             match element.name().as_bytes() {
+                // Null stands for an option that is not there.
+                b"fullDocument"
+                | b"fullDocumentBeforeChange"
+                | b"resumeAfter"
+                | b"startAfter"
+                | b"startAtOperationTime"
+                | b"showExpandedEvents"
+                | b"allChangesForCluster"
+                    if value.is_nullish() => {}
                 b"fullDocument" => options.full_document = full_document(element)?,
                 b"fullDocumentBeforeChange" => options.before_change = image(element)?,
                 b"resumeAfter" => resume_after = Some(token(element)?),
@@ -222,6 +231,28 @@ mod tests {
         );
         let after = doc! { "startAfter": (invalidate.to_document()) };
         assert_eq!(parse(&after).unwrap().from, From::Behind(invalidate));
+    }
+
+    #[test]
+    fn null_is_an_option_that_is_not_there() {
+        let place = token(TokenKind::Place);
+        for name in [
+            "fullDocument",
+            "fullDocumentBeforeChange",
+            "resumeAfter",
+            "startAfter",
+            "startAtOperationTime",
+            "showExpandedEvents",
+            "allChangesForCluster",
+            "showSystemEvents",
+        ] {
+            let alone = doc! { (name): (RawValue::Null) };
+            assert_eq!(parse(&alone).unwrap(), Options::default(), "{name}");
+        }
+        let beside = doc! { "resumeAfter": (place.to_document()), "startAfter": (RawValue::Null) };
+        assert_eq!(parse(&beside).unwrap().from, From::Behind(place));
+        let unknown = doc! { "bogus": (RawValue::Null) };
+        assert_eq!(parse(&unknown).unwrap_err().code, 40_415);
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
             })
         };
         match option.name().as_bytes() {
+            // Null stands for an option that is not there.
+            b"sortBy" | b"output" if option.value().is_nullish() => {}
             b"partitionBy" => partition = Some(specification.expression(option.value())?),
             b"sortBy" => sort = Some(Arc::new(SortPattern::parse_in(object()?, collation)?)),
             b"output" => output = Some(object()?),
