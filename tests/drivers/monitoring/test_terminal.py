@@ -1,6 +1,7 @@
 """`quarry top` on a terminal that tmux holds, over a live load: the numbers move and agree with the command's."""
 
 import re
+import subprocess
 
 import pytest
 from pymongo import MongoClient
@@ -49,6 +50,11 @@ def agrees(terminal, client):
 def test_top_without_a_server_says_so(tmp_path):
     with Terminal(tmp_path, [binary(), "top", "--port", "1", "--interval", "0.3"]) as terminal:
         assert terminal.exit_code() == 1
+
+
+def test_top_without_a_terminal_names_what_needs_none(server):
+    ended = subprocess.run([binary(), "top", "--port", str(server.port)], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1 and "--once" in ended.stderr and ended.stdout == ""
 
 
 @pytest.mark.parametrize("columns, rows", [(40, 10), (250, 60)])

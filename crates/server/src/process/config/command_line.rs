@@ -54,9 +54,23 @@ pub enum Command {
     Dump(Box<quarry_tools::dump::Dump>),
     /// Insert what a dump has into a running server
     RestoreDump(Box<quarry_tools::restore_dump::RestoreDump>),
-    /// Insert a file of JSON, CSV or TSV into a running server
+    #[cfg_attr(
+        feature = "parquet",
+        doc = "Insert a file of JSON, CSV, TSV or Parquet into a running server"
+    )]
+    #[cfg_attr(
+        not(feature = "parquet"),
+        doc = "Insert a file of JSON, CSV or TSV into a running server"
+    )]
     Import(Box<quarry_tools::import::Import>),
-    /// Write a collection of a running server as JSON or CSV
+    #[cfg_attr(
+        feature = "parquet",
+        doc = "Write a collection of a running server as JSON, CSV or Parquet"
+    )]
+    #[cfg_attr(
+        not(feature = "parquet"),
+        doc = "Write a collection of a running server as JSON or CSV"
+    )]
     Export(Box<quarry_tools::export::Export>),
     /// Copy a live deployment into another one, and follow its changes
     Migrate(Box<quarry_tools::migrate::Migrate>),

@@ -5,7 +5,7 @@ mod picture;
 mod screen;
 mod view;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,10 @@ const ONCE_CHARS: (u16, u16) = (110, 40);
 
 /// Shows the server until the user quits; the exit code of the process.
 pub fn run(options: &Top) -> ExitCode {
+    if !options.once && !io::stdout().is_terminal() {
+        eprintln!("quarry top: the standard output is no terminal: --once prints one picture");
+        return ExitCode::FAILURE;
+    }
     let shown = if options.once {
         once(options)
     } else {

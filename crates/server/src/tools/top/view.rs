@@ -1,5 +1,7 @@
 //! The way in which somebody looks at the picture: what the keys change.
 
+use std::ffi::OsString;
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::picture::{Operation, Picture};
@@ -61,10 +63,10 @@ pub struct ScreenState {
 }
 
 impl ScreenState {
-    /// A view as the environment asks for it: any `NO_COLOR` that is not empty takes the colours away.
+    /// A view as the environment asks for it: any `NO_COLOR` that is not empty takes the colours away, and so does a terminal that has none.
     pub fn of_environment() -> ScreenState {
         ScreenState {
-            is_colorless: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            is_colorless: is_colorless(|name| std::env::var_os(name)),
             ..ScreenState::default()
         }
     }
@@ -132,10 +134,25 @@ impl ScreenState {
     }
 }
 
+/// Whether an environment takes the colours away.
+fn is_colorless(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let asks = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    asks || variable("TERM").is_some_and(|terminal| terminal == "dumb")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::picture::Collection;
     use super::*;
+
+    #[test]
+    fn a_terminal_without_colours_gets_none() {
+        let of = |name: &'static str, value: &'static str| {
+            is_colorless(|asked| (asked == name).then(|| value.into()))
+        };
+        assert!(of("NO_COLOR", "1") && of("TERM", "dumb"));
+        assert!(!of("NO_COLOR", "") && !of("TERM", "xterm-256color"));
+    }
 
     fn picture() -> Picture {
         let operation = |name: &str, per_second, p99_us| Operation {
