@@ -23,7 +23,7 @@ const PARTS: [&str; 4] = ["openMillis", "readMillis", "applyMillis", "syncMillis
 struct Replayed {
     bytes: f64,
     seconds: f64,
-    /// Of each of `PARTS`.
+    /// One for each of `PARTS`.
     part_seconds: [f64; PARTS.len()],
 }
 

@@ -221,7 +221,7 @@ impl Work<'_> {
         }
     }
 
-    /// What failed, or that a signal has made it fail.
+    /// The reason why something failed: the signal, if there was one.
     fn or_ended(&self, why: String) -> String {
         self.check_stop().err().unwrap_or(why)
     }
