@@ -30,7 +30,8 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Opens the data, the journal's rest included, and begins to answer. Gives up, and later answers nobody, when the flag is set.
+    /// Opens the data, the journal's rest included, and begins to answer. Gives up, and later answers nobody, when the flag is set, which
+    /// [`Alone::close`] does as well.
     pub fn open(
         directory: &Path,
         engine: EngineName,

@@ -230,9 +230,10 @@ impl Work<'_> {
     fn keep_chosen(&self, path: &Path) -> Result<Part, String> {
         let opened = self.open(path)?;
         let narrowed = narrow::narrow(&opened.uri(), &self.options.part.selection);
+        // Asked before the close, which sets the flag for the server's own connections.
+        let narrowed = narrowed.map_err(|error| self.or_ended(error.to_string()));
         let closed = opened.close();
-        let narrowed = narrowed.map_err(|error| error.to_string());
-        let Narrowed { kept, dropped } = narrowed.map_err(|why| self.or_ended(why))?;
+        let Narrowed { kept, dropped } = narrowed?;
         closed?;
         match kept {
             0 => Err(format!(
@@ -248,10 +249,11 @@ impl Work<'_> {
         let opened = self.open(path)?;
         let selection = &self.options.part.selection;
         let copy = Migrate::of_rest(opened.uri(), destination, selection, &self.is_stopped);
-        let copied = migrate::migrate(&copy);
+        // Asked before the close, which sets the flag for the server's own connections.
+        let copied = migrate::migrate(&copy)
+            .map_err(|error| self.or_ended(format!("{}: {error}", self.manifest.id)));
         let closed = opened.close();
-        let failed = |error| self.or_ended(format!("{}: {error}", self.manifest.id));
-        copied.map_err(failed)?;
+        copied?;
         closed
     }
 
