@@ -191,17 +191,10 @@ fn import(options: &Import) -> Result<()> {
         bad: 0,
     };
     let ended = importer.run(&mut *documents);
-    let (done, bad) = (importer.done(), importer.bad);
+    let bad = importer.bad;
+    let told = importer.tell(ended, &documents.told());
     drop(importer);
-    if !options.quiet {
-        for line in documents.told() {
-            eprintln!("{line}");
-        }
-    }
-    ended.map_err(|why| Error::Incomplete(format!("{why}; {done}")))?;
-    if !options.quiet {
-        eprintln!("{done}");
-    }
+    told?;
     resume.done()?;
     match bad {
         0 => Ok(()),
@@ -339,6 +332,23 @@ impl Importer<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Tells what was done: in the error, where there is one.
+    fn tell(&self, ended: Result<()>, of_file: &[String]) -> Result<()> {
+        let mut lines = of_file.to_vec();
+        let done = self.done();
+        let told = match ended {
+            Ok(()) => {
+                lines.push(done);
+                Ok(())
+            }
+            Err(why) => Err(Error::Incomplete(format!("{why}; {done}"))),
+        };
+        if !self.options.quiet {
+            lines.iter().for_each(|line| eprintln!("{line}"));
+        }
+        told
     }
 
     /// The words that say what was done.
