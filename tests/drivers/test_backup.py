@@ -306,7 +306,7 @@ def test_a_killed_backup_leaves_nothing_in_the_way(durable, tmp_path):
         begun = begin_slowly(durable, repository)
         begun.kill()
         begun.wait()
-        assert succeed("backup", "list", "--from", repository) == ""
+        assert succeed("backup", "list", "--from", repository) == "the repository holds no backup\n"
     copies = durable.directory / "quarry.backup"
     assert len(list(copies.iterdir())) == 1, "the last copy stands until somebody wants another"
     # The server sees that whoever wanted it has gone as soon as it hears of the closed connection.
@@ -335,7 +335,7 @@ def test_a_backup_of_a_killed_server_is_none(durable, tmp_path):
     durable.kill()
     said, _ = begun.communicate(timeout=PATIENCE_SECONDS)
     assert begun.returncode == 1, said
-    assert succeed("backup", "list", "--from", repository) == ""
+    assert succeed("backup", "list", "--from", repository) == "the repository holds no backup\n"
     durable.start()
     assert not (durable.directory / "quarry.backup").exists()
     create(durable, repository)

@@ -217,7 +217,7 @@ def test_a_killed_backup_leaves_nothing_in_the_way(durable, store, repository, t
     begun = begin_slowly(durable, store, repository)
     begun.kill()
     begun.wait()
-    assert succeed("backup", "list", "--from", repository) == ""
+    assert succeed("backup", "list", "--from", repository) == "the repository holds no backup\n"
     assert "holds no backup" in fails("restore", "--from", repository, "--dbpath", tmp_path / "none")
     left = chunks(store)
 

@@ -21,8 +21,8 @@ use crate::commit::late_writes::LateWrites;
 use crate::commit::payload::Payload;
 use crate::error::{Error, Result};
 
-/// Groups go to the engine together, once they have so many bytes: in tests, where engines want more.
-const BATCH_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { usize::MAX };
+/// The bytes of a batch in tests, which want many of them, instead of what suits the engine.
+const BATCH_BYTES_IN_TESTS: Option<usize> = if cfg!(test) { Some(1 << 10) } else { None };
 
 /// Groups that the engine does not have yet.
 #[derive(Default)]
@@ -38,7 +38,8 @@ impl ReplayBatch {
     }
 
     pub fn is_full(&self, engine: &LateWrites) -> bool {
-        self.batch.bytes_len() >= engine.bulk_batch_bytes().min(BATCH_BYTES_MAX)
+        let full = BATCH_BYTES_IN_TESTS.unwrap_or_else(|| engine.bulk_batch_bytes());
+        self.batch.bytes_len() >= full
     }
 
     fn write(&self, engine: &LateWrites, catalog: &Catalog) -> Result<()> {
