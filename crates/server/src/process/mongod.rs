@@ -96,7 +96,7 @@ mod tests {
         for (given, wanted) in [
             (
                 &["/usr/bin/mongod", "--port", "0"][..],
-                &["/usr/bin/mongod", "mongod", "--port", "0"][..],
+                &["quarry", "mongod", "--port", "0"][..],
             ),
             (&["quarry", "mongod"], &["quarry", "mongod"]),
             (&["quarry-mongod", "serve"], &["quarry-mongod", "serve"]),
