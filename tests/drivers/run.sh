@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests that real clients run, each against a real process on loopback:
-#   pymongo (newest, and 4.17.0 on the first engine alone: drivers and engines know nothing of each other), the Node driver and mongosh on
-#   every engine, `mingo`: the cases of the scripts and random requests
-#   answered by another implementation of the language, the examples in four languages, the crash and history tests, `hostile`: work
+#   pymongo (newest on every engine, and 4.17.0 on the first one alone: drivers and engines know nothing of each other), the Node driver and
+#   mongosh on every engine, `mingo`: the cases of the scripts and random requests answered by another implementation of the
+#   language, the examples in four languages, the crash and history tests, `hostile`: work
 #   that is to be interrupted, memory that is to come back and servers that are to end, `logins`: how clients of five languages log in, `monitoring`: what Prometheus' tools, a browser and a
 #   terminal see; `own`: PyMongo's own tests, held against the list of those that are left; `packages`: each from an empty directory to a
 #   served insert; `tools`: mappers, job queues and other tools that others made, and docs/works-with.md, which lists them.
