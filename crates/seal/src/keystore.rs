@@ -83,11 +83,6 @@ impl Keystore {
         Keystore::random(PathBuf::new())?.encode(master)
     }
 
-    /// Opens the bytes of a keystore, which errors call by this path.
-    pub fn of_bytes(path: PathBuf, bytes: &[u8], master: &MasterKey) -> Result<Keystore> {
-        Keystore::decode(path, bytes, master)
-    }
-
     /// The bytes of a keystore with the same data key, wrapped by another master key.
     pub fn wrapped_again(mut self, master: &MasterKey) -> Result<Vec<u8>> {
         self.generation += 1;
@@ -101,7 +96,7 @@ impl Keystore {
         let read = File::open(&path)
             .and_then(|file| file.take(FILE_BYTES as u64 + 1).read_to_end(&mut bytes));
         read.map_err(|error| Error::io(&path, error))?;
-        Keystore::decode(path, &bytes, master)
+        Keystore::of_bytes(path, &bytes, master)
     }
 
     /// The key that the directory's files are sealed with.
@@ -146,7 +141,8 @@ impl Keystore {
         Ok(bytes)
     }
 
-    fn decode(path: PathBuf, bytes: &[u8], master: &MasterKey) -> Result<Keystore> {
+    /// Opens the bytes of a keystore, which errors call by this path.
+    pub fn of_bytes(path: PathBuf, bytes: &[u8], master: &MasterKey) -> Result<Keystore> {
         let refused = |path: PathBuf, reason: String| Err(Error::Keystore { path, reason });
         if bytes.len() != FILE_BYTES || &bytes[..8] != MAGIC {
             return refused(path, "it is damaged: it is none".to_owned());
@@ -257,16 +253,16 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let opened = Keystore::decode(path.clone(), &damaged, &master);
+            let opened = Keystore::of_bytes(path.clone(), &damaged, &master);
             assert!(matches!(opened, Err(Error::Keystore { .. })), "bit {bit}");
             let crc = crc32c::crc32c(&damaged[..CRC_START]);
             damaged[CRC_START..].copy_from_slice(&crc.to_le_bytes());
-            let opened = Keystore::decode(path.clone(), &damaged, &master);
+            let opened = Keystore::of_bytes(path.clone(), &damaged, &master);
             let is_checksum = bit / 8 >= CRC_START;
             assert_eq!(opened.is_ok(), is_checksum, "bit {bit}");
         }
         for cut in 0..bytes.len() {
-            assert!(Keystore::decode(path.clone(), &bytes[..cut], &master).is_err());
+            assert!(Keystore::of_bytes(path.clone(), &bytes[..cut], &master).is_err());
         }
     }
 

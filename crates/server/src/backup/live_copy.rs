@@ -7,7 +7,7 @@
 //! that was stands in a small file, so that a server that was started since can tell.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ use crate::process::engine::JOURNAL;
 const DIRECTORY: &str = "quarry.backup";
 /// The file with the time of the last backup, in milliseconds since the epoch. Nothing but what is shown depends on it.
 const LAST_FILE: &str = "quarry.lastbackup";
+/// A longer file holds no time.
+const LAST_BYTES_MAX: u64 = 32;
 /// How often somebody who waits for another copy or lock looks whether it is still wanted.
 const WAIT_TICK: Duration = Duration::from_millis(20);
 
@@ -77,10 +79,8 @@ pub fn remove_leftovers(data_directory: &Path) -> io::Result<()> {
 
 impl LiveCopies {
     pub fn new(data_directory: &Path, engine: &'static str) -> LiveCopies {
-        let last = fs::read_to_string(data_directory.join(LAST_FILE));
-        let last_taken_ms = last.ok().and_then(|text| text.trim().parse().ok());
         let state = State {
-            last_taken_ms,
+            last_taken_ms: last_taken(&data_directory.join(LAST_FILE)),
             ..State::default()
         };
         LiveCopies {
@@ -252,6 +252,14 @@ impl Drop for LiveCopy {
             state.open = None;
         }
     }
+}
+
+/// The time of the last backup that was noted in this file; none where it is missing, or holds anything else.
+fn last_taken(path: &Path) -> Option<i64> {
+    let mut text = String::new();
+    let mut file = fs::File::open(path).ok()?.take(LAST_BYTES_MAX);
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Adds the files of a directory, which has no others within it.
