@@ -243,7 +243,7 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         documents: u64,
         /// How many backups a client is watched beside.
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 15)]
         backups: u32,
     },
     /// Measures what always-on timing costs, on one connection.
