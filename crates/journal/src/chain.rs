@@ -101,6 +101,17 @@ pub(crate) struct Visited<'g> {
 pub(crate) fn walk(
     files: &dyn Files,
     segments: &[Arc<Segment>],
+    link: Link,
+    visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Visited<'_>) -> Result<()>,
+) -> Result<ChainEnd> {
+    walk_from(files, segments, SEGMENT_HEADER_BYTES as u64, link, visit)
+}
+
+/// Like `walk`, from a group of the first segment on that begins at `offset`.
+pub(crate) fn walk_from(
+    files: &dyn Files,
+    segments: &[Arc<Segment>],
+    offset: u64,
     mut link: Link,
     visit: &mut dyn FnMut(&Segment, u64, &GroupHeader, Visited<'_>) -> Result<()>,
 ) -> Result<ChainEnd> {
@@ -108,6 +119,9 @@ pub(crate) fn walk(
     loop {
         let segment = &segments[index];
         let mut scanner = scanner(&OpenSegment::open(segment, files)?);
+        if index == 0 {
+            scanner.seek(offset);
+        }
         let mut is_closed = false;
         let reason = loop {
             match scanner.peek()? {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{ChainEnd, Link, Visited, scanner, walk};
+use crate::chain::{ChainEnd, Link, Visited, scanner, walk, walk_from};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
 use crate::group_header::{GroupFormat, GroupHeader};
@@ -34,12 +34,18 @@ pub(crate) struct Recovered {
     replay: Option<Replay>,
 }
 
-/// The groups that the engine may miss, from a segment of the recovered ones on.
+/// The groups that the engine misses, from one of them on.
 struct Replay {
-    begin: usize,
-    link: Link,
+    begin: Place,
     applied_lsn: u64,
-    end_lsn: u64,
+}
+
+/// Where a group of the chain stands.
+struct Place {
+    /// The number of its segment.
+    segment: usize,
+    offset: u64,
+    link: Link,
 }
 
 /// Finds where the journal ends, and has it end there durably. Applies nothing.
@@ -68,7 +74,7 @@ pub(crate) fn recover(
     let needed_from = first_needed(files, &segments, applied_lsn)?;
     let Chain {
         begin,
-        link,
+        missed,
         end,
         durable_lsn,
     } = follow_chain(files, &segments, needed_from, applied_lsn, hooks)?;
@@ -93,12 +99,7 @@ pub(crate) fn recover(
             cluster_time_min: lowest_time(first_lsn, end_lsn, stamp, begun_last.as_ref(), unix_ms),
             stamp,
         },
-        replay: Some(Replay {
-            begin,
-            link,
-            applied_lsn,
-            end_lsn: ended_lsn,
-        }),
+        replay: missed.map(|begin| Replay { begin, applied_lsn }),
     })
 }
 
@@ -147,9 +148,10 @@ fn lowest_time(
 
 /// The chain of groups that a start finds.
 struct Chain {
-    /// The segment that it was followed from, and what came before its first group.
+    /// The segment that it was followed from.
     begin: usize,
-    link: Link,
+    /// The first group that the engine does not have.
+    missed: Option<Place>,
     end: ChainEnd,
     /// Everything up to here is known to be durable.
     durable_lsn: u64,
@@ -169,10 +171,14 @@ fn follow_chain(
         check_lengths(&segments[begin..])?;
         let link = initial_link(files, &segments[begin], applied_lsn)?;
         let mut marked_lsn = 0;
+        let mut missed = None;
         let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Visited<'_>| {
             check_wanted(hooks)?;
             segment.note_group(header, offset);
             marked_lsn = header.durable_lsn.max(marked_lsn);
+            if missed.is_none() && header.next_lsn() > applied_lsn + 1 {
+                missed = Some((segment.header.sequence, offset, Link::inside(header)));
+            }
             Ok(())
         };
         let end = walk(files, &segments[begin..], link, &mut note)?;
@@ -184,9 +190,17 @@ fn follow_chain(
         }
         check_gaps(&segments[begin..], applied_lsn)?;
         check_tail(files, &segments[begin..], &end)?;
+        let missed = missed.and_then(|(sequence, offset, link)| {
+            let is_its = |segment: &Arc<Segment>| segment.header.sequence == sequence;
+            Some(Place {
+                segment: segments.iter().position(is_its)?,
+                offset,
+                link,
+            })
+        });
         return Ok(Chain {
             begin,
-            link,
+            missed,
             durable_lsn: known_lsn.min(end.link.next_lsn - 1),
             end,
         });
@@ -540,31 +554,33 @@ fn drop_empty_last(
 impl Recovered {
     /// Whether the journal has records that the engine does not.
     pub fn has_more(&self) -> bool {
-        (self.replay.as_ref()).is_some_and(|replay| replay.end_lsn > replay.applied_lsn)
+        self.replay.is_some()
     }
 
     /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are.
     pub fn replay(&self, files: &dyn Files, hooks: &dyn Hooks) -> Result<u64> {
-        let Some(replay) = &self.replay else {
+        let Some(Replay { begin, applied_lsn }) = &self.replay else {
             return Ok(0);
         };
-        // The only segment that `begin` named was empty and is gone: nothing to replay.
-        let segments = self.segments.get(replay.begin..).unwrap_or_default();
-        if segments.is_empty() {
-            return Ok(0);
-        }
+        let segments = &self.segments[begin.segment..];
         let mut replayed = 0;
-        walk(files, segments, replay.link, &mut |_, _, _, visited| {
-            check_wanted(hooks)?;
-            let payloads = visited.payloads.after(replay.applied_lsn);
-            if payloads.is_empty() {
-                return Ok(());
-            }
-            replayed += payloads.len() as u64;
-            hooks
-                .apply(payloads.first_lsn(), &payloads)
-                .map_err(Error::Unapplied)
-        })?;
+        walk_from(
+            files,
+            segments,
+            begin.offset,
+            begin.link,
+            &mut |_, _, _, visited| {
+                check_wanted(hooks)?;
+                let payloads = visited.payloads.after(*applied_lsn);
+                if payloads.is_empty() {
+                    return Ok(());
+                }
+                replayed += payloads.len() as u64;
+                hooks
+                    .apply(payloads.first_lsn(), &payloads)
+                    .map_err(Error::Unapplied)
+            },
+        )?;
         Ok(replayed)
     }
 }
