@@ -1,6 +1,7 @@
 //! Lives that go on from one place: which groups, segments and tips are of which line, and backups of one life that lead into another.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use quarry_journal::archive::Moment;
 use quarry_journal::files::simulated::Crash;
@@ -205,6 +206,11 @@ fn forked(last_lsn: u64) -> (SimulatedFiles, Journal) {
             &mut |_| {},
         )
         .unwrap();
+    // Lives of the same millisecond might be in the other order: of both the last segment would be kept.
+    let made = SystemTime::now() + Duration::from_millis(1);
+    while SystemTime::now() < made {
+        std::thread::yield_now();
+    }
     let journal = open(&restored);
     write_up_to(&journal, 2, last_lsn);
     journal.archive(&mut archive(&archived), true).unwrap();
