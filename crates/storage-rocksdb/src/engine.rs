@@ -47,6 +47,7 @@ const ENTRIES_IN_MEMTABLE: &str = "rocksdb.num-entries-active-mem-table";
 const DISK_BYTES: &str = "rocksdb.total-sst-files-size";
 const WRITES_STOPPED: &str = "rocksdb.is-write-stopped";
 const MEMTABLES_WAITING: &str = "rocksdb.num-immutable-mem-table";
+const LEVEL0_TABLES: &str = "rocksdb.num-files-at-level0";
 const DELAYED_RATE: &str = "rocksdb.actual-delayed-write-rate";
 /// The option that bounds the memtables which wait for their flush.
 const MEMTABLES_MAX: &str = "max_write_buffer_number";
@@ -86,7 +87,7 @@ impl RocksDb {
             refuse_foreign_files(directory)?;
             refuse_other_encryption(directory, options.key.is_some())?;
         }
-        let write_ahead = Arc::new(WriteAhead::default());
+        let write_ahead = Arc::new(WriteAhead::new(options.opens_for_replay));
         let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
         let free_space = FreeSpace::new(directory, options.free_bytes_min)?;
         let iterators = Arc::<IteratorPool>::default();
@@ -123,6 +124,10 @@ impl RocksDb {
         engine.write_ahead.note_lsn(engine.durable_lsn()?);
         let sequence = engine.db.latest_sequence_number();
         engine.write_ahead.note_flushed(sequence);
+        (engine.write_ahead).note_level0(engine.property(LEVEL0_TABLES));
+        if engine.paces_writes() || engine.property(WRITES_STOPPED) != 0 {
+            engine.end_replay();
+        }
         Ok(engine)
     }
 
@@ -373,6 +378,10 @@ impl Engine for RocksDb {
     /// RocksDB takes the bytes of a write off its credit before it looks whether the write may wait.
     fn paces_writes(&self) -> bool {
         self.property(DELAYED_RATE) != 0
+    }
+
+    fn end_replay(&self) {
+        self.write_ahead.end_replay();
     }
 
     fn sync(&self) -> Result<()> {

@@ -58,6 +58,9 @@ pub struct Options {
     pub open_files_max: Option<u32>,
     /// Writes are refused while less is free on the device.
     pub free_bytes_min: u64,
+    /// Compactions wait until [`Engine::end_replay`](quarry_storage::Engine::end_replay): those that a kill has interrupted would take a
+    /// processor and the disk from the replay, which a client waits for.
+    pub opens_for_replay: bool,
     /// Every file is encrypted with keys derived from this one. A store is made and opened with the same key, or always without.
     pub key: Option<DataKey>,
 }
@@ -72,6 +75,7 @@ impl Default for Options {
             background_bytes_per_s: 128 * MIB,
             open_files_max: None,
             free_bytes_min: 256 * MIB,
+            opens_for_replay: false,
             key: None,
         }
     }

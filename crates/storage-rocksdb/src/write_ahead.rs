@@ -5,6 +5,8 @@
 //! a refused one waits on its own thread and asks again, until the journal agrees or the engine
 //! shuts down; RocksDB discards a flush that finishes during a shutdown.
 //!
+//! Compactions wait there for the end of a replay, if the engine was opened for one.
+//!
 //! Flushes and compactions wait there for file descriptors too. One that finds none in the middle all the same would be an error
 //! from which RocksDB does not recover without being opened again: it is kept from RocksDB, which tries a compaction again by
 //! itself; a flush is asked for again by [`crate::RocksDb`].
@@ -29,6 +31,10 @@ use crate::{failure::from_rocksdb, iterator_pool::IteratorPool};
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// The descriptors that a flush has open together: its table, the manifest, the directory, and some more.
 pub(crate) const DESCRIPTORS_OF_A_JOB: usize = 8;
+/// With so many tables in level 0 compactions do not wait for a replay; with 20 RocksDB slows writes down until they are done.
+const LEVEL0_MAX_IN_REPLAY: u64 = 8;
+/// Nor longer than this: a replay that waits for RocksDB may wait for a compaction after all.
+const REPLAY_MAX: Duration = Duration::from_secs(5);
 /// A compaction opens its inputs as well, those of which the table cache has let go; beyond so many the wait is not exact.
 const INPUTS_ASKED_FOR_MAX: usize = 64;
 
@@ -43,8 +49,13 @@ pub(crate) struct WriteAhead {
     failure: Mutex<Failure>,
     /// Either of the two above may be set. Changes under `failure`.
     in_trouble: AtomicBool,
+    /// Compactions wait for the end of a replay.
+    is_replaying: AtomicBool,
+    /// The tables of level 0, as long as compactions wait.
+    level0_tables: AtomicU64,
     shutting_down: Mutex<bool>,
-    shutdown: Condvar,
+    /// Told to those who wait before their work, when the engine shuts down or a replay has ended.
+    may_go_on: Condvar,
     /// Everything up to this sequence number of RocksDB's is in tables.
     flushed_sequence: Mutex<u64>,
     flush_ended: Condvar,
@@ -72,6 +83,28 @@ struct Failure {
 }
 
 impl WriteAhead {
+    /// With `is_replaying` compactions wait until `end_replay`.
+    pub(crate) fn new(is_replaying: bool) -> WriteAhead {
+        WriteAhead {
+            is_replaying: AtomicBool::new(is_replaying),
+            ..WriteAhead::default()
+        }
+    }
+
+    /// Level 0 has so many tables more. Compactions wait for a replay no longer where writes would soon wait for them.
+    pub(crate) fn note_level0(&self, tables: u64) {
+        let all = self.level0_tables.fetch_add(tables, Ordering::Relaxed) + tables;
+        if all >= LEVEL0_MAX_IN_REPLAY {
+            self.end_replay();
+        }
+    }
+
+    /// Compactions no longer wait for a replay.
+    pub(crate) fn end_replay(&self) {
+        self.is_replaying.store(false, Ordering::Relaxed);
+        self.may_go_on.notify_all();
+    }
+
     pub(crate) fn set_hook(&self, hook: BeforeDurable) {
         *self.hook.write() = Some(hook);
     }
@@ -128,7 +161,7 @@ impl WriteAhead {
     /// Lets go of a flush that waits for the hook.
     pub(crate) fn shut_down(&self) {
         *self.shutting_down.lock() = true;
-        self.shutdown.notify_all();
+        self.may_go_on.notify_all();
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
@@ -236,10 +269,13 @@ impl WriteAhead {
         }
     }
 
-    /// Returns once there are descriptors, or at shutdown. Writes go on: RocksDB stalls them when it falls behind.
+    /// Returns once nothing is replayed and there are descriptors, or at shutdown. Writes go on: RocksDB stalls them when it falls behind.
     fn wait_before_a_compaction(&self, inputs: usize) {
         let count = DESCRIPTORS_OF_A_JOB + inputs.min(INPUTS_ASKED_FOR_MAX);
-        while check_descriptors(count).is_err() {
+        let begun = Instant::now();
+        let waits_for_replay =
+            || self.is_replaying.load(Ordering::Relaxed) && begun.elapsed() < REPLAY_MAX;
+        while waits_for_replay() || check_descriptors(count).is_err() {
             if self.pause() {
                 return;
             }
@@ -250,7 +286,7 @@ impl WriteAhead {
     fn pause(&self) -> bool {
         let mut shutting_down = self.shutting_down.lock();
         if !*shutting_down {
-            self.shutdown.wait_for(&mut shutting_down, ASK_AGAIN_AFTER);
+            self.may_go_on.wait_for(&mut shutting_down, ASK_AGAIN_AFTER);
         }
         *shutting_down
     }
@@ -278,8 +314,10 @@ impl EventListener for Listener {
     }
 
     fn on_flush_completed(&self, info: &FlushJobInfo) {
-        self.write_ahead.note_flushed(info.largest_seqno());
+        // Whoever waited for it finds it counted.
         self.write_ahead.flushes.fetch_add(1, Ordering::Relaxed);
+        self.write_ahead.note_flushed(info.largest_seqno());
+        self.write_ahead.note_level0(1);
         self.iterators.end_era();
     }
 

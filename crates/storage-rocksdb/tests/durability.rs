@@ -59,6 +59,44 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// Writes a table of level 0, which RocksDB compacts when there are four.
+fn write_table(engine: &dyn Engine, lsn: u64) {
+    write(engine, lsn);
+    engine.sync().unwrap();
+}
+
+#[test]
+fn compactions_wait_for_the_end_of_a_replay_or_for_a_full_level() {
+    let directory = tempfile::tempdir().unwrap();
+    let for_replay = Options {
+        opens_for_replay: true,
+        ..options()
+    };
+    let engine = RocksDb::open(directory.path(), &for_replay).unwrap();
+    (1..=6).for_each(|lsn| write_table(&engine, lsn));
+    assert_eq!(engine.counters().compactions, 0);
+    engine.end_replay();
+    wait_until("a compaction has ended", || {
+        engine.counters().compactions > 0
+    });
+    engine.close().unwrap();
+    drop(engine);
+
+    let engine = RocksDb::open(directory.path(), &for_replay).unwrap();
+    (7..=20).for_each(|lsn| write_table(&engine, lsn));
+    wait_until("the full level is compacted", || {
+        engine.counters().compactions > 0
+    });
+    assert!((1..=20).all(|lsn| has(&engine, lsn)));
+    engine.close().unwrap();
+    drop(engine);
+
+    // One that waits does not hold up a close.
+    let engine = RocksDb::open(directory.path(), &for_replay).unwrap();
+    (21..=25).for_each(|lsn| write_table(&engine, lsn));
+    engine.close().unwrap();
+}
+
 /// Flushes that RocksDB starts by itself never carry an LSN the hook was not asked for.
 #[test]
 fn the_journal_is_asked_before_every_flush() {

@@ -82,6 +82,9 @@ pub trait Engine: Send + Sync + 'static {
     /// promises nothing, and what fails of it fails the sync.
     fn begin_sync(&self) {}
 
+    /// Nothing is replayed into the engine any more: background work that an engine which was opened for a replay has put off begins.
+    fn end_replay(&self) {}
+
     /// Makes everything written before the call durable.
     fn sync(&self) -> Result<()>;
 

@@ -411,6 +411,10 @@ impl Engine for LateWrites {
         self.engine.begin_sync();
     }
 
+    fn end_replay(&self) {
+        self.engine.end_replay();
+    }
+
     fn sync(&self) -> Result<()> {
         let caught_up = self.catch_up();
         // What a sync frees may be what the engine lacks.

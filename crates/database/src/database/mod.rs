@@ -187,6 +187,7 @@ impl Database {
         late_writes.keep_refused();
         let write_ahead_rule = WriteAheadRule::begin(&engine, &journal);
         keep_replayed(engine.as_ref(), &journal)?;
+        engine.end_replay();
         let replay_times = ReplayTimes {
             read: journal.read_time(),
             apply: replayed.saturating_sub(journal.read_time()),

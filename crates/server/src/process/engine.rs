@@ -53,6 +53,7 @@ pub fn open(
             let path = directory.join(config.engine.as_str());
             let options = quarry_storage_rocksdb::Options {
                 open_files_max: Some(tables_max),
+                opens_for_replay: true,
                 key: key.cloned(),
                 ..rocksdb_within(memory_budget, config.cache_bytes)
             };
