@@ -235,7 +235,9 @@ def test_a_backup_holds_what_the_engine_has_in_memory_alone(durable, tmp_path):
             name, all_mb, new_mb = create(durable, repository)
             states.append((name, state))
             assert by == 1 or new_mb < all_mb, "what two backups share of the journal is kept once"
-        assert flushes() == before or durable.engine != "rocksdb", "a backup is no reason for a flush"
+            # What a drop leaves behind is a reason for one, some time later; the first round drops nothing.
+            is_flushed = flushes() != before and durable.engine == "rocksdb"
+            assert by > 1 or not is_flushed, "a backup is no reason for a flush"
         # What is acknowledged later is in none of them.
         change(UNFLUSHED_MAX + 1)
     durable.kill()
