@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 export QUARRY_ENGINES="${QUARRY_ENGINES:-rocksdb,mdbx,memory}"
 export QUARRY_NODE_MODULES="$DRIVERS_DIR/node/node_modules"
 export MOVIES="$QUARRY_NODE_MODULES/vega-datasets/data/movies.json"
-suites=${SUITES:-pymongo-newest+pymongo-4.17.0 own+crash node mingo mongosh examples logins hostile monitoring packages tools}
+suites=${SUITES:-pymongo-newest+pymongo-4.17.0 own+crash node mingo mongosh examples hostile logins+tools monitoring packages}
 scratch=$(mktemp -d)
 server_pid=
 beside_pids=()
