@@ -5,8 +5,9 @@
 //! memory is given back when it leaves, or soon behind it (`held_run`).
 //!
 //! Rows that outgrow the memory of their stage go into a file as one run (`spilling`), which is merged with the others; where
-//! many runs have gathered, they become one. So a sort holds a block and a row of each of a few dozen files, however much it sorts; where
-//! rows are large, or little memory is left, fewer runs are merged at a time.
+//! many runs have gathered, they become one of the next generation. So a sort holds a block and a row of each of a few dozen runs, however much it sorts; where
+//! rows are large, or little memory is left, fewer runs are merged at a time. The runs of a generation stand in one file, which goes
+//! when they are merged: a million runs take four files.
 
 mod filed_run;
 mod held_run;
@@ -17,7 +18,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::mem;
 
-use self::filed_run::{FiledRun, RunWriter};
+use self::filed_run::{FiledRun, RunFile, RunWriter};
 use self::held_run::{Filling, HeldRun, ROW_BYTES_MAX};
 pub(crate) use self::row::Row;
 use crate::error::Result;
@@ -37,8 +38,8 @@ const MERGE_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 /// Rows for which less memory is left than their stage may take go to disk only where they are so many.
 const SPILLED_BYTES_MIN: usize = BLOCK_BYTES;
 
-/// Files of one generation that become one of the next.
-const FILES_MERGED: usize = if cfg!(test) { 3 } else { 32 };
+/// Runs of one generation that become one of the next.
+const RUNS_MERGED: usize = if cfg!(test) { 3 } else { 32 };
 
 pub(crate) struct Sorter {
     kept: Kept,
@@ -68,7 +69,9 @@ enum Kept {
 #[derive(Default)]
 struct Files {
     /// Each with its generation: how often its rows were merged.
-    runs: Vec<(u32, FiledRun)>,
+    runs: Vec<(usize, FiledRun)>,
+    /// The file of each generation that has runs.
+    of_generations: Vec<Option<RunFile>>,
     spilled: Spilled,
 }
 
@@ -182,18 +185,18 @@ impl Sorter {
         let held = std::mem::replace(&mut self.kept, Kept::none(wanted));
         self.buffers = Charge::default();
         let mut rows = Sorted::merge(held.into_runs()?, wanted)?;
-        let mut writer = RunWriter::create(space)?;
+        if rows.heads.is_empty() {
+            // One row is larger than the memory: it is held all the same.
+            return Ok(());
+        }
+        let files = self.files.get_or_insert_default();
+        let mut writer = RunWriter::begin(files.of_generation(0, space)?);
         while let Some(row) = rows.next()? {
             self.memory.shrink(row.held_bytes());
             writer.push(&row)?;
         }
         let (run, written) = writer.finish()?;
-        if written.records == 0 {
-            // One row is larger than the memory: it is held all the same.
-            return Ok(());
-        }
         self.kind.count(written);
-        let files = self.files.get_or_insert_default();
         files.spilled.add(written);
         files.runs.push((0, run));
         files.merge_generations(space, wanted)
@@ -265,6 +268,18 @@ impl Kept {
 }
 
 impl Files {
+    /// The file of a generation, at the end of which the next of its runs goes.
+    fn of_generation(&mut self, generation: usize, space: &dyn SpillSpace) -> Result<RunFile> {
+        if self.of_generations.len() <= generation {
+            self.of_generations.resize(generation + 1, None);
+        }
+        if let Some(file) = &self.of_generations[generation] {
+            return Ok(file.clone());
+        }
+        let file = RunFile::create(space)?;
+        Ok(self.of_generations[generation].insert(file).clone())
+    }
+
     /// Has the last runs become one where there are many of their generation, or they are all that can be merged at a time.
     fn merge_generations(&mut self, space: &dyn SpillSpace, wanted: Option<usize>) -> Result<()> {
         while let Some((generation, _)) = self.runs.last() {
@@ -274,12 +289,15 @@ impl Files {
             let (alike, bytes) = alike.fold((0, 0), |(count, bytes), (_, run)| {
                 (count + 1, bytes + run.merge_bytes())
             });
-            if alike < FILES_MERGED && (alike < 2 || can_merge(bytes)) {
+            if alike < RUNS_MERGED && (alike < 2 || can_merge(bytes)) {
                 break;
             }
             let merged = self.runs.split_off(self.runs.len() - alike);
             let merged = merged.into_iter().map(|(_, run)| run).collect();
-            let run = merge_into_one(merged, space, wanted)?;
+            // It has no run but these.
+            self.of_generations[generation] = None;
+            let file = self.of_generation(generation + 1, space)?;
+            let run = merge_into_one(merged, file, wanted)?;
             self.runs.push((generation + 1, run));
         }
         Ok(())
@@ -292,6 +310,8 @@ impl Files {
             if can_merge(bytes.sum()) {
                 break;
             }
+            self.of_generations.clear();
+            let file = RunFile::create(space)?;
             let mut left = std::mem::take(&mut self.runs).into_iter().peekable();
             while let Some((generation, first)) = left.next() {
                 let mut bytes = first.merge_bytes();
@@ -304,7 +324,7 @@ impl Files {
                 }
                 let run = match group.len() {
                     1 => group.remove(0),
-                    _ => merge_into_one(group, space, wanted)?,
+                    _ => merge_into_one(group, file.clone(), wanted)?,
                 };
                 self.runs.push((generation, run));
             }
@@ -318,15 +338,11 @@ fn can_merge(bytes: usize) -> bool {
     bytes <= MERGE_BYTES_MAX && memory::has_room(bytes)
 }
 
-/// Writes the first `wanted` rows of some runs as one.
-fn merge_into_one(
-    runs: Vec<FiledRun>,
-    space: &dyn SpillSpace,
-    wanted: Option<usize>,
-) -> Result<FiledRun> {
+/// Writes the first `wanted` rows of some runs as one, at the end of the file.
+fn merge_into_one(runs: Vec<FiledRun>, file: RunFile, wanted: Option<usize>) -> Result<FiledRun> {
     let runs = runs.into_iter().map(|run| Run::Filed(Box::new(run)));
     let mut rows = Sorted::merge(runs.collect(), wanted)?;
-    let mut writer = RunWriter::create(space)?;
+    let mut writer = RunWriter::begin(file);
     while let Some(row) = rows.next()? {
         writer.push(&row)?;
     }

@@ -2,8 +2,8 @@
 //!
 //! A sort and a `$group` that outgrow their memory write sorted runs into files (`sorter`). Nothing in this crate names a file:
 //! whoever owns the data directory installs a `SpillSpace`, and a process without one refuses with MongoDB's error instead.
-//! A file belongs to one run, is written once and read once, in order, and is gone when it is dropped; an idle cursor holds
-//! those of the runs that it has not handed out. A command says with `allowDiskUse` whether it may use disk, and all of its
+//! A file belongs to one sort and is gone when it is dropped; an idle cursor holds those of the runs that it has not handed out. The runs of
+//! a sort share a few files, one behind the other (`sorter`), because descriptors are few where many sort at once. A command says with `allowDiskUse` whether it may use disk, and all of its
 //! stages ask the one expression context about it.
 
 use std::sync::OnceLock;
@@ -16,19 +16,31 @@ use crate::parameters::Parameter;
 /// The bytes of a block, which the last one of a file may fall short of.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 
+/// Where a block of a file begins, and its number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Counted from 0.
+    pub number: u32,
+    /// In bytes.
+    pub position: u64,
+}
+
 /// A place that gives files.
 pub trait SpillSpace: Send + Sync {
     /// Makes an empty file that nobody else can open and that does not outlive the process.
     fn create(&self) -> Result<Box<dyn SpillFile>>;
 }
 
-/// A file that is written from the beginning to the end, then read in the same way.
+/// A file of blocks that are appended, and read from any of them on.
 pub trait SpillFile: Send {
+    /// The place of the block that is appended next.
+    fn end(&self) -> BlockPlace;
+
     /// Appends a block of at most `BLOCK_BYTES`; answers how many bytes it takes on disk.
     fn append(&mut self, block: &[u8]) -> Result<u64>;
 
-    /// Appends the next block to `out`; false at the end. Fails for a block that is not what was written.
-    fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool>;
+    /// Appends the block at the place to `out`; the place becomes that of the one behind it. Fails for a block that is not what was written.
+    fn read_block(&mut self, place: &mut BlockPlace, out: &mut Vec<u8>) -> Result<()>;
 }
 
 static SPACE: OnceLock<Box<dyn SpillSpace>> = OnceLock::new();

@@ -5,7 +5,6 @@
 
 mod random_pipeline;
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,7 +15,7 @@ use quarry_bson::{Document, RawDocument, Value, doc, extjson};
 use quarry_database::{Database, Level, Namespace, Operation, Options, take_thread_work};
 use quarry_query::exec::{self, AggregateRequest, InsertRequest, Over, ThreadBounds};
 use quarry_query::parameters::GROUP_MEMORY_BYTES;
-use quarry_query::spilling::{self, SpillFile, SpillSpace};
+use quarry_query::spilling::{self, BlockPlace, SpillFile, SpillSpace};
 use quarry_query::turns::TURNS;
 use quarry_query::{ErrorCode, Result, interrupts};
 
@@ -521,25 +520,30 @@ fn without_turns_or_with_the_parameter_at_one_there_are_no_helpers() {
 
 struct InMemory;
 
-struct Blocks(VecDeque<Vec<u8>>);
+struct Blocks(Vec<Vec<u8>>);
 
 impl SpillSpace for InMemory {
     fn create(&self) -> Result<Box<dyn SpillFile>> {
-        Ok(Box::new(Blocks(VecDeque::new())))
+        Ok(Box::new(Blocks(Vec::new())))
     }
 }
 
 impl SpillFile for Blocks {
+    fn end(&self) -> BlockPlace {
+        BlockPlace {
+            number: self.0.len() as u32,
+            position: 0,
+        }
+    }
+
     fn append(&mut self, block: &[u8]) -> Result<u64> {
-        self.0.push_back(block.to_vec());
+        self.0.push(block.to_vec());
         Ok(block.len() as u64)
     }
 
-    fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-        let Some(block) = self.0.pop_front() else {
-            return Ok(false);
-        };
-        out.extend_from_slice(&block);
-        Ok(true)
+    fn read_block(&mut self, place: &mut BlockPlace, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&self.0[place.number as usize]);
+        place.number += 1;
+        Ok(())
     }
 }

@@ -5,7 +5,6 @@
 
 mod random_pipeline;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -16,25 +15,34 @@ use quarry_query::expression::ExpressionContext;
 use quarry_query::memory_budget::BUDGET;
 use quarry_query::parameters::{ALLOW_DISK_USE_BY_DEFAULT, GROUP_MEMORY_BYTES, SORT_MEMORY_BYTES};
 use quarry_query::pipeline::{Execution, NoCollections, Pipeline, Run, Source};
-use quarry_query::spilling::{self, BLOCK_BYTES, SORTS, SpillFile, SpillSpace};
+use quarry_query::spilling::{self, BLOCK_BYTES, BlockPlace, SORTS, SpillFile, SpillSpace};
 use quarry_query::{Error, ErrorCode, Result, interrupts};
 
-/// The files that are open, and how many more blocks may be written.
+/// The files that are open, the most that were, and how many more blocks may be written.
 static FILES: AtomicUsize = AtomicUsize::new(0);
+static FILES_PEAK: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS_LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct InMemory;
 
-struct Blocks(VecDeque<Vec<u8>>);
+struct Blocks(Vec<Vec<u8>>);
 
 impl SpillSpace for InMemory {
     fn create(&self) -> Result<Box<dyn SpillFile>> {
-        FILES.fetch_add(1, Relaxed);
-        Ok(Box::new(Blocks(VecDeque::new())))
+        let open = FILES.fetch_add(1, Relaxed) + 1;
+        FILES_PEAK.fetch_max(open, Relaxed);
+        Ok(Box::new(Blocks(Vec::new())))
     }
 }
 
 impl SpillFile for Blocks {
+    fn end(&self) -> BlockPlace {
+        BlockPlace {
+            number: self.0.len() as u32,
+            position: 0,
+        }
+    }
+
     fn append(&mut self, block: &[u8]) -> Result<u64> {
         assert!(block.len() <= BLOCK_BYTES);
         let left = BLOCKS_LEFT.load(Relaxed);
@@ -42,16 +50,14 @@ impl SpillFile for Blocks {
             return Err(Error::new(ErrorCode::OUT_OF_DISK_SPACE, "the disk is full"));
         }
         BLOCKS_LEFT.store(left - 1, Relaxed);
-        self.0.push_back(block.to_vec());
+        self.0.push(block.to_vec());
         Ok(block.len() as u64)
     }
 
-    fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-        let Some(block) = self.0.pop_front() else {
-            return Ok(false);
-        };
-        out.extend_from_slice(&block);
-        Ok(true)
+    fn read_block(&mut self, place: &mut BlockPlace, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&self.0[place.number as usize]);
+        place.number += 1;
+        Ok(())
     }
 }
 
@@ -162,6 +168,23 @@ fn a_sort_that_spills_many_runs_is_stable_and_whole() {
         assert_eq!(in_memory, spilled, "{stages}");
     }
     assert!(SORTS.counts.spills.load(Relaxed) > 100);
+}
+
+/// Descriptors are few where many sort at once.
+#[test]
+fn a_sort_of_hundreds_of_runs_has_a_handful_of_files() {
+    let _bounded = bounded(4000);
+    let (before, spills) = (FILES.load(Relaxed), SORTS.counts.spills.load(Relaxed));
+    FILES_PEAK.store(before, Relaxed);
+    let input = documents(20_000);
+    assert_eq!(
+        results(r#"[{"$sort": {"k": 1}}]"#, &input).unwrap().len(),
+        input.len()
+    );
+    assert!(SORTS.counts.spills.load(Relaxed) - spills > 500);
+    // A generation each, of 32 runs to one of the next, and the one that is being written.
+    let peak = FILES_PEAK.load(Relaxed) - before;
+    assert!(peak <= 3, "{peak} files");
 }
 
 #[test]

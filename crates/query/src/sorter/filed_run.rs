@@ -1,4 +1,5 @@
-//! A sorted run in a file. The file is a stream of rows that blocks cut anywhere; a row is
+//! A sorted run in a file, where others may stand before and behind it. A run is a stream of rows that blocks cut anywhere; it begins
+//! with a block of its own. A row is
 //!
 //! ```text
 //! bytes of the key      u32, big-endian, as all of them
@@ -7,18 +8,26 @@
 //! key, payload
 //! ```
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use super::row::Row;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts;
 use crate::memory::Charge;
-use crate::spilling::{BLOCK_BYTES, SpillFile, SpillSpace, Spilled};
+use crate::spilling::{BLOCK_BYTES, BlockPlace, SpillFile, SpillSpace, Spilled};
 
 const HEAD_BYTES: usize = 16;
 
+/// A file of several runs. It is gone with the last of them, and only one thread asks for it at a time: that of the sort.
+#[derive(Clone)]
+pub(super) struct RunFile(Arc<Mutex<Box<dyn SpillFile>>>);
+
 /// A run that is being written.
 pub(super) struct RunWriter {
-    file: Box<dyn SpillFile>,
+    file: RunFile,
+    /// The run's first block.
+    begin: BlockPlace,
     /// The bytes that are no whole block yet.
     block: Vec<u8>,
     longest_row: usize,
@@ -27,7 +36,10 @@ pub(super) struct RunWriter {
 
 /// A run that is read: the rows that it has not given yet.
 pub(super) struct FiledRun {
-    file: Box<dyn SpillFile>,
+    file: RunFile,
+    /// The block that is read next, and the first one that is not the run's.
+    next: BlockPlace,
+    end: BlockPlace,
     /// The block that was read last. What was not given yet begins at `position`.
     read: Vec<u8>,
     position: usize,
@@ -40,17 +52,30 @@ pub(super) struct FiledRun {
     row_charge: Charge,
 }
 
+impl RunFile {
+    pub fn create(space: &dyn SpillSpace) -> Result<RunFile> {
+        Ok(RunFile(Arc::new(Mutex::new(space.create()?))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Box<dyn SpillFile>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl RunWriter {
-    pub fn create(space: &dyn SpillSpace) -> Result<RunWriter> {
-        Ok(RunWriter {
-            file: space.create()?,
+    /// Begins a run at the end of the file, which gets no other one before this is finished.
+    pub fn begin(file: RunFile) -> RunWriter {
+        let begin = file.lock().end();
+        RunWriter {
+            file,
+            begin,
             block: Vec::with_capacity(BLOCK_BYTES),
             longest_row: 0,
             written: Spilled {
                 spills: 1,
                 ..Spilled::default()
             },
-        })
+        }
     }
 
     pub fn push(&mut self, row: &Row) -> Result<()> {
@@ -82,7 +107,7 @@ impl RunWriter {
 
     fn flush(&mut self) -> Result<()> {
         interrupts::check()?;
-        self.written.stored_bytes += self.file.append(&self.block)?;
+        self.written.stored_bytes += self.file.lock().append(&self.block)?;
         self.block.clear();
         Ok(())
     }
@@ -92,8 +117,11 @@ impl RunWriter {
         if !self.block.is_empty() {
             self.flush()?;
         }
+        let end = self.file.lock().end();
         let run = FiledRun {
             file: self.file,
+            next: self.begin,
+            end,
             read: Vec::new(),
             position: 0,
             head: Vec::new(),
@@ -134,7 +162,7 @@ impl FiledRun {
         }
     }
 
-    /// Appends so many of the bytes that come next; fewer where the file ends before.
+    /// Appends so many of the bytes that come next; fewer where the run ends before.
     fn read_on(&mut self, bytes: usize, out: &mut Vec<u8>) -> Result<()> {
         let end = out.len() + bytes;
         loop {
@@ -147,13 +175,16 @@ impl FiledRun {
             }
             self.read.clear();
             self.position = 0;
+            if self.next == self.end {
+                return Ok(());
+            }
             if self.read.capacity() == 0 {
                 self.block_charge.grow(BLOCK_BYTES)?;
                 self.read.reserve_exact(BLOCK_BYTES);
             }
-            if !self.file.read_block(&mut self.read)? {
-                return Ok(());
-            }
+            self.file
+                .lock()
+                .read_block(&mut self.next, &mut self.read)?;
             interrupts::work_on_bytes(BLOCK_BYTES)?;
         }
     }
@@ -181,44 +212,52 @@ fn cut() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
 
-    struct Blocks(VecDeque<Vec<u8>>);
+    struct Blocks(Vec<Vec<u8>>);
 
     impl SpillFile for Blocks {
+        fn end(&self) -> BlockPlace {
+            BlockPlace {
+                number: self.0.len() as u32,
+                position: 0,
+            }
+        }
+
         fn append(&mut self, block: &[u8]) -> Result<u64> {
-            self.0.push_back(block.to_vec());
+            self.0.push(block.to_vec());
             Ok(block.len() as u64)
         }
 
-        fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-            let block = self.0.pop_front();
-            out.extend(block.iter().flatten());
-            Ok(block.is_some())
+        fn read_block(&mut self, place: &mut BlockPlace, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(&self.0[place.number as usize]);
+            place.number += 1;
+            Ok(())
         }
     }
 
-    struct InMemory;
+    const LENGTHS: [usize; 6] = [0, 10, 3 * BLOCK_BYTES + 7, 1, BLOCK_BYTES - HEAD_BYTES, 5];
 
-    impl SpillSpace for InMemory {
-        fn create(&self) -> Result<Box<dyn SpillFile>> {
-            Ok(Box::new(Blocks(VecDeque::new())))
+    fn in_memory() -> RunFile {
+        RunFile(Arc::new(Mutex::new(Box::new(Blocks(Vec::new())))))
+    }
+
+    /// A run of rows of these lengths, whose keys say which run it is.
+    fn written(file: &RunFile, key: u8) -> FiledRun {
+        let mut writer = RunWriter::begin(file.clone());
+        for (sequence, length) in (0..).zip(LENGTHS) {
+            let payload = vec![sequence as u8; length];
+            writer.push(&Row::new(&[key], &payload, sequence)).unwrap();
         }
+        let (run, written) = writer.finish().unwrap();
+        assert_eq!(written.records, LENGTHS.len() as u64);
+        run
     }
 
     #[test]
     fn a_run_counts_a_block_and_the_row_that_it_gave_last() {
-        let lengths = [0, 10, 3 * BLOCK_BYTES + 7, 1, BLOCK_BYTES - HEAD_BYTES, 5];
-        let mut writer = RunWriter::create(&InMemory).unwrap();
-        for (sequence, length) in (0..).zip(lengths) {
-            let payload = vec![sequence as u8; length];
-            writer.push(&Row::new(b"k", &payload, sequence)).unwrap();
-        }
-        let (mut run, written) = writer.finish().unwrap();
-        assert_eq!(written.records, lengths.len() as u64);
-        for (sequence, length) in (0_u64..).zip(lengths) {
+        let mut run = written(&in_memory(), b'k');
+        for (sequence, length) in (0_u64..).zip(LENGTHS) {
             let row = run.next().unwrap().unwrap();
             assert_eq!((row.key(), row.sequence()), (&b"k"[..], sequence));
             assert_eq!(row.payload(), vec![sequence as u8; length]);
@@ -229,5 +268,23 @@ mod tests {
         }
         assert!(run.next().unwrap().is_none());
         assert_eq!(run.row_charge.bytes(), 0);
+    }
+
+    #[test]
+    fn runs_that_share_a_file_are_read_in_turns_and_end_where_they_end() {
+        let file = in_memory();
+        let mut runs = [b'a', b'b', b'c'].map(|key| written(&file, key));
+        for sequence in 0..LENGTHS.len() as u64 {
+            for (run, key) in runs.iter_mut().zip(*b"abc") {
+                let row = run.next().unwrap().unwrap();
+                assert_eq!((row.key(), row.sequence()), (&[key][..], sequence));
+            }
+        }
+        for run in &mut runs {
+            assert!(run.next().unwrap().is_none());
+        }
+        // An empty one has no block.
+        let (mut empty, _) = RunWriter::begin(file).finish().unwrap();
+        assert!(empty.next().unwrap().is_none());
     }
 }

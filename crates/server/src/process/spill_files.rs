@@ -10,7 +10,7 @@
 //! that wants to spill fails, and the journal and the engine go on opening theirs.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use quarry_query::parameters::SPILLING_DISK_BYTES_FREE;
-use quarry_query::spilling::{BLOCK_BYTES, SpillFile, SpillSpace};
+use quarry_query::spilling::{BLOCK_BYTES, BlockPlace, SpillFile, SpillSpace};
 use quarry_query::{Error, ErrorCode, Result};
 use quarry_seal::{ADDED_BYTES, Sealer};
 use rustix::fs::fstatvfs;
@@ -49,10 +49,8 @@ struct BlockFile {
     _place: Place,
     /// A block on its way out or in, with its head.
     stored: Vec<u8>,
-    blocks_written: u32,
-    /// Where the next block to read begins.
-    position: u64,
-    blocks_read: u32,
+    /// Where the next block is written.
+    end: BlockPlace,
     /// Seals the blocks of a server that encrypts.
     sealer: Option<Sealer>,
 }
@@ -112,18 +110,20 @@ impl SpillSpace for SpillFiles {
             file,
             _place: place,
             stored: Vec::new(),
-            blocks_written: 0,
-            position: 0,
-            blocks_read: 0,
+            end: BlockPlace::default(),
             sealer,
         }))
     }
 }
 
 impl SpillFile for BlockFile {
+    fn end(&self) -> BlockPlace {
+        self.end
+    }
+
     fn append(&mut self, block: &[u8]) -> Result<u64> {
         assert!(block.len() <= BLOCK_BYTES, "a block is too long");
-        if self.blocks_written.is_multiple_of(BLOCKS_BETWEEN_LOOKS) {
+        if self.end.number.is_multiple_of(BLOCKS_BETWEEN_LOOKS) {
             check_disk(&self.file)?;
         }
         self.stored
@@ -131,11 +131,10 @@ impl SpillFile for BlockFile {
         let bytes = compress_into(block, &mut self.stored[HEAD_BYTES..]).map_err(|_| damaged())?;
         self.stored.truncate(HEAD_BYTES + bytes);
         if let Some(sealer) = &self.sealer {
-            let place = self.blocks_written.to_be_bytes();
+            let place = self.end.number.to_be_bytes();
             let sealed = sealer.seal(&place, &mut self.stored, HEAD_BYTES);
             sealed.map_err(|error| unsealed(&error))?;
         }
-        self.blocks_written += 1;
         let (head, body) = self.stored.split_at_mut(HEAD_BYTES);
         let checksum = crc32c::crc32c(body);
         for (place, number) in
@@ -144,18 +143,16 @@ impl SpillFile for BlockFile {
         {
             place.copy_from_slice(&number.to_be_bytes());
         }
-        let written = self.file.write_all(&self.stored);
+        let written = self.file.write_all_at(&self.stored, self.end.position);
         written.map_err(|error| failed(&error))?;
-        Ok(self.stored.len() as u64)
+        let bytes = self.stored.len() as u64;
+        self.end = behind(self.end, bytes);
+        Ok(bytes)
     }
 
-    fn read_block(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+    fn read_block(&mut self, place: &mut BlockPlace, out: &mut Vec<u8>) -> Result<()> {
         let mut head = [0; HEAD_BYTES];
-        let read = self.file.read_at(&mut head, self.position);
-        if read.map_err(|error| failed(&error))? == 0 {
-            return Ok(false);
-        }
-        self.read_at(&mut head, self.position)?;
+        self.read_at(&mut head, place.position)?;
         let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
         let (bytes, block_bytes) = (number(0) as usize, number(4) as usize);
         if block_bytes > BLOCK_BYTES || bytes > get_maximum_output_size(BLOCK_BYTES) + ADDED_BYTES {
@@ -163,14 +160,14 @@ impl SpillFile for BlockFile {
         }
         let mut stored = std::mem::take(&mut self.stored);
         stored.resize(bytes, 0);
-        self.read_at(&mut stored, self.position + HEAD_BYTES as u64)?;
+        self.read_at(&mut stored, place.position + HEAD_BYTES as u64)?;
         if crc32c::crc32c(&stored) != number(8) {
             return Err(damaged());
         }
         let mut packed = &stored[..];
         if let Some(sealer) = &self.sealer {
-            let place = self.blocks_read.to_be_bytes();
-            packed = sealer.open(&place, &mut stored).ok_or_else(damaged)?;
+            let number = place.number.to_be_bytes();
+            packed = sealer.open(&number, &mut stored).ok_or_else(damaged)?;
         }
         let start = out.len();
         out.resize(start + block_bytes, 0);
@@ -179,9 +176,8 @@ impl SpillFile for BlockFile {
             return Err(damaged());
         }
         self.stored = stored;
-        self.position += (HEAD_BYTES + bytes) as u64;
-        self.blocks_read += 1;
-        Ok(true)
+        *place = behind(*place, (HEAD_BYTES + bytes) as u64);
+        Ok(())
     }
 }
 
@@ -192,6 +188,14 @@ impl BlockFile {
             io::ErrorKind::UnexpectedEof => damaged(),
             _ => failed(&error),
         })
+    }
+}
+
+/// The place of the block behind one that takes so many bytes.
+fn behind(place: BlockPlace, bytes: u64) -> BlockPlace {
+    BlockPlace {
+        number: place.number + 1,
+        position: place.position + bytes,
     }
 }
 
@@ -249,13 +253,16 @@ mod tests {
             file: file.unwrap(),
             _place: Place(Arc::new(AtomicUsize::new(1))),
             stored: Vec::new(),
-            // The disk is not looked at.
-            blocks_written: 1,
-            position: 0,
-            blocks_read: 1,
+            end: FIRST,
             sealer,
         }
     }
+
+    /// The place of the first block of these files, before which the disk is not looked at.
+    const FIRST: BlockPlace = BlockPlace {
+        number: 1,
+        position: 0,
+    };
 
     #[test]
     fn blocks_come_back_in_order_and_the_folder_is_empty_meanwhile() {
@@ -279,9 +286,22 @@ mod tests {
         for block in &blocks {
             assert!(file.append(block).unwrap() > HEAD_BYTES as u64);
         }
-        let mut read = Vec::new();
-        while file.read_block(&mut read).unwrap() {}
+        let (mut read, mut place, mut places) = (Vec::new(), BlockPlace::default(), Vec::new());
+        while place != file.end() {
+            places.push(place);
+            file.read_block(&mut place, &mut read).unwrap();
+        }
         assert_eq!(read, blocks.concat());
+        // Each is read by itself, too, and what is appended meanwhile goes behind them.
+        for (mut place, block) in places.into_iter().zip(&blocks).rev() {
+            let (mut read, mut end) = (Vec::new(), file.end());
+            file.read_block(&mut place, &mut read).unwrap();
+            assert_eq!(&read, block);
+            file.append(b"more").unwrap();
+            read.clear();
+            file.read_block(&mut end, &mut read).unwrap();
+            assert_eq!(read, b"more");
+        }
         // There is no place for another one until it has gone.
         let refused = files.create().err().unwrap();
         assert_eq!(refused.code, ErrorCode::FILE_STREAM_FAILED);
@@ -321,14 +341,21 @@ mod tests {
                 damaged[at] ^= damage;
                 let mut file = block_file(directory.path(), sealer.clone());
                 fs::write(&path, &damaged).unwrap();
-                let code = file.read_block(&mut Vec::new()).unwrap_err().code;
+                let code = file
+                    .read_block(&mut FIRST.clone(), &mut Vec::new())
+                    .unwrap_err()
+                    .code;
                 assert_eq!(code, ErrorCode::DATA_CORRUPTION_DETECTED, "byte {at}");
             }
         }
         for length in 1..bytes.len() {
             let mut file = block_file(directory.path(), sealer.clone());
             fs::write(&path, &bytes[..length]).unwrap();
-            assert!(file.read_block(&mut Vec::new()).is_err(), "cut at {length}");
+            assert!(
+                file.read_block(&mut FIRST.clone(), &mut Vec::new())
+                    .is_err(),
+                "cut at {length}"
+            );
         }
     }
 }
