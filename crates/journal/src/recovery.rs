@@ -7,13 +7,14 @@
 //!   freed, and is;
 //! - no position that is read is counted on from before it is known to be possible (`LSN_MAX`);
 //! - a segment has its whole length before it has its name: a shorter file lost its end, durable or not, and is refused;
+//! - the replay, which reads once more, ends where the chain did, or the start fails;
 //! - segments wholly below the engine's applied LSN are not read (`inspect::verify` reads all), if what comes behind says that
 //!   they are durable;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{ChainEnd, Link, Visited, scanner, walk, walk_from};
+use crate::chain::{ChainEnd, Link, Visited, ends_elsewhere, scanner, walk, walk_from};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
 use crate::group_header::{GroupFormat, GroupHeader};
@@ -38,6 +39,8 @@ pub(crate) struct Recovered {
 struct Replay {
     begin: Place,
     applied_lsn: u64,
+    /// That of the last record in them.
+    last_lsn: u64,
 }
 
 /// Where a group of the chain stands.
@@ -75,6 +78,7 @@ pub(crate) fn recover(
     let Chain {
         begin,
         missed,
+        last_lsn,
         end,
         durable_lsn,
     } = follow_chain(files, &segments, needed_from, applied_lsn, hooks)?;
@@ -99,7 +103,11 @@ pub(crate) fn recover(
             cluster_time_min: lowest_time(first_lsn, end_lsn, stamp, begun_last.as_ref(), unix_ms),
             stamp,
         },
-        replay: missed.map(|begin| Replay { begin, applied_lsn }),
+        replay: missed.map(|begin| Replay {
+            begin,
+            applied_lsn,
+            last_lsn,
+        }),
     })
 }
 
@@ -152,6 +160,8 @@ struct Chain {
     begin: usize,
     /// The first group that the engine does not have.
     missed: Option<Place>,
+    /// That of its last record, which lies before the end where a gap is behind it.
+    last_lsn: u64,
     end: ChainEnd,
     /// Everything up to here is known to be durable.
     durable_lsn: u64,
@@ -171,11 +181,12 @@ fn follow_chain(
         check_lengths(&segments[begin..])?;
         let link = initial_link(files, &segments[begin], applied_lsn)?;
         let mut marked_lsn = 0;
-        let mut missed = None;
+        let (mut missed, mut last_lsn) = (None, 0);
         let mut note = |segment: &Segment, offset, header: &GroupHeader, _: Visited<'_>| {
             check_wanted(hooks)?;
             segment.note_group(header, offset);
             marked_lsn = header.durable_lsn.max(marked_lsn);
+            last_lsn = header.next_lsn() - 1;
             if missed.is_none() && header.next_lsn() > applied_lsn + 1 {
                 missed = Some((segment.header.sequence, offset, Link::inside(header)));
             }
@@ -190,17 +201,15 @@ fn follow_chain(
         }
         check_gaps(&segments[begin..], applied_lsn)?;
         check_tail(files, &segments[begin..], &end)?;
-        let missed = missed.and_then(|(sequence, offset, link)| {
-            let is_its = |segment: &Arc<Segment>| segment.header.sequence == sequence;
-            Some(Place {
-                segment: segments.iter().position(is_its)?,
-                offset,
-                link,
-            })
+        let missed = missed.map(|(sequence, offset, link)| Place {
+            segment: segments.partition_point(|segment| segment.header.sequence < sequence),
+            offset,
+            link,
         });
         return Ok(Chain {
             begin,
             missed,
+            last_lsn,
             durable_lsn: known_lsn.min(end.link.next_lsn - 1),
             end,
         });
@@ -557,20 +566,27 @@ impl Recovered {
         self.replay.is_some()
     }
 
-    /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are.
+    /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are. Fails where fewer are
+    /// read than were a moment ago: the journal would go on behind what nobody has applied.
     pub fn replay(&self, files: &dyn Files, hooks: &dyn Hooks) -> Result<u64> {
-        let Some(Replay { begin, applied_lsn }) = &self.replay else {
+        let Some(Replay {
+            begin,
+            applied_lsn,
+            last_lsn,
+        }) = &self.replay
+        else {
             return Ok(0);
         };
         let segments = &self.segments[begin.segment..];
-        let mut replayed = 0;
-        walk_from(
+        let (mut replayed, mut reached_lsn) = (0, 0);
+        let end = walk_from(
             files,
             segments,
             begin.offset,
             begin.link,
-            &mut |_, _, _, visited| {
+            &mut |_, _, header, visited| {
                 check_wanted(hooks)?;
+                reached_lsn = header.next_lsn() - 1;
                 let payloads = visited.payloads.after(*applied_lsn);
                 if payloads.is_empty() {
                     return Ok(());
@@ -581,6 +597,14 @@ impl Recovered {
                     .map_err(Error::Unapplied)
             },
         )?;
+        if reached_lsn != *last_lsn {
+            return Err(ends_elsewhere(
+                &end,
+                &segments[end.index],
+                reached_lsn,
+                *last_lsn,
+            ));
+        }
         Ok(replayed)
     }
 }

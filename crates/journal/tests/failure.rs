@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use owner::{Owner, identity, options};
 use quarry_journal::files::simulated::{Crash, Fault};
-use quarry_journal::{Error, Journal, Level, Options, SimulatedFiles};
+use quarry_journal::{
+    Error, Files, GroupBuilder, HookError, Hooks, Journal, Level, Options, Payloads, SimulatedFiles,
+};
 
 const HEADER_BYTES: usize = 4096;
 
@@ -27,6 +29,72 @@ fn short_and_interrupted_calls_go_on() {
     let after = Owner::new();
     after.open(&files.crash(Crash::Drop, 0), 0).unwrap();
     assert_eq!(after.records(), owner.records());
+}
+
+/// An owner that damages the next segment as soon as the first group is replayed.
+struct Damaging {
+    owner: Arc<Owner>,
+    files: SimulatedFiles,
+    segment: String,
+}
+
+impl Hooks for Damaging {
+    fn ready(&self, bytes: usize) -> Result<(), HookError> {
+        self.owner.ready(bytes)
+    }
+
+    fn finish_group(&self, group: &mut GroupBuilder<'_>) -> Result<(), HookError> {
+        self.owner.finish_group(group)
+    }
+
+    fn apply(&self, first_lsn: u64, payloads: &Payloads<'_>) -> Result<(), HookError> {
+        if self.owner.records().is_empty() {
+            let mut content = self.files.content(&self.segment).unwrap();
+            content[HEADER_BYTES] ^= 1;
+            self.files.replace(&self.segment, content);
+        }
+        self.owner.apply(first_lsn, payloads)
+    }
+}
+
+/// The replay reads once more what the start has read: what it misses then was seen a moment ago.
+#[test]
+fn a_replay_that_ends_early_is_damage() {
+    let files = SimulatedFiles::new();
+    let owner = Owner::new();
+    let journal = owner.open(&files, 0).unwrap();
+    let segments = || -> Vec<String> {
+        let names = files.list().unwrap().into_iter().map(|entry| entry.name);
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".segment")).collect();
+        names.sort();
+        names
+    };
+    while segments().len() < 3 {
+        journal.commit(&[7; 500], Level::Durable).unwrap();
+    }
+    let names = segments();
+    let files = files.crash(Crash::Kill, 0);
+    drop(journal);
+    let damaging = Damaging {
+        owner: Owner::new(),
+        files: files.clone(),
+        segment: names[1].clone(),
+    };
+    let opened = Journal::open(
+        Arc::new(files.clone()),
+        options(),
+        identity(),
+        0,
+        Arc::new(damaging),
+    );
+    let Error::Damaged {
+        segment, reason, ..
+    } = opened.err().unwrap()
+    else {
+        panic!("another error");
+    };
+    assert_eq!(segment, names[0]);
+    assert!(reason.starts_with("records end at "), "{reason}");
 }
 
 #[test]
