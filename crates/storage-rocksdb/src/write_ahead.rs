@@ -93,6 +93,9 @@ impl WriteAhead {
 
     /// Level 0 has so many tables more. Compactions wait for a replay no longer where writes would soon wait for them.
     pub(crate) fn note_level0(&self, tables: u64) {
+        if !self.is_replaying.load(Ordering::Relaxed) {
+            return;
+        }
         let all = self.level0_tables.fetch_add(tables, Ordering::Relaxed) + tables;
         if all >= LEVEL0_MAX_IN_REPLAY {
             self.end_replay();
