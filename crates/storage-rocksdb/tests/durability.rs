@@ -97,7 +97,10 @@ fn compactions_wait_for_the_end_of_a_replay_or_for_a_full_level() {
     (1..=6).for_each(|lsn| write_table(&engine, lsn));
     let begun = Instant::now();
     engine.close().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(4), "it waited for the end of a replay");
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "it waited for the end of a replay"
+    );
 }
 
 /// Flushes that RocksDB starts by itself never carry an LSN the hook was not asked for.

@@ -8,6 +8,8 @@
 //! what stands behind them is the same, the record's key included, and the keys come one after the other; else the records that were given are
 //! remembered.
 //!
+//! Where the keys of the one index have all that is read of the documents, it gives documents made of them (`covering.rs`).
+//!
 //! The branches of an `$or` may share documents. A document is given by the first branch that it matches, so that nothing has to
 //! be remembered, for which it is fetched here. Keeps true: one cursor a range and no more than `MERGED_RANGES_MAX`; none is open
 //! between two calls.
@@ -21,6 +23,7 @@ use quarry_bson::{DocumentBuilder, RawDocument};
 use quarry_database::{Cursor, Index, index_record_key};
 use quarry_timing::{Phase, phase};
 
+use super::covering::Covering;
 use super::earlier_keys::has_earlier_key;
 use super::index_scan::{IndexScan, find_index};
 use super::node::{Flow, Leaf, PlanContext, PlanNode, Row, Sink};
@@ -39,6 +42,8 @@ pub struct SortMerge {
     ranges: Vec<MergedRange>,
     /// The inputs are the branches of the filter's `$or`.
     is_of_branches: bool,
+    /// The keys of the one input serve in place of documents.
+    covering: Option<Box<Covering>>,
     /// The part of the key by which ranges compare, of the last record that a range gave whose records repeat in a row.
     last: Vec<u8>,
     marked_last: Vec<u8>,
@@ -47,7 +52,7 @@ pub struct SortMerge {
     /// The keys that a trial may read yet; None where the merge is run.
     allowance: Option<Arc<AtomicU64>>,
     returned: u64,
-    /// Documents that were read of branches which do not give them.
+    /// Documents that were read here and are given by no FETCH: of branches which do not give them, or because keys did not tell enough.
     docs_examined: u64,
 }
 
@@ -139,6 +144,7 @@ impl SortMerge {
             inputs,
             ranges,
             is_of_branches: true,
+            covering: None,
             last: Vec::new(),
             marked_last: Vec::new(),
             seen: Box::default(),
@@ -151,6 +157,13 @@ impl SortMerge {
     /// Bounds the keys that are read. Whoever tries the merge gives the allowance, again and again as it sees fit.
     pub fn within(mut self, allowance: Arc<AtomicU64>) -> SortMerge {
         self.allowance = Some(allowance);
+        self
+    }
+
+    /// Has the merge give documents that are made of keys.
+    pub fn covering(mut self, covering: Covering) -> SortMerge {
+        debug_assert!(!self.is_of_branches, "the keys are those of one index");
+        self.covering = Some(Box::new(covering));
         self
     }
 
@@ -181,7 +194,8 @@ impl SortMerge {
             let (key, value) = (cursor.key(), cursor.value());
             let index = indexes[self.ranges[place].input];
             let record = index_record_key(index, &context.snapshot.collection, key, value)?;
-            let flow = self.give((context, index), place, (&given, &record), sink)?;
+            let entry = (key, value);
+            let flow = self.give((context, index), place, (&given, &record, entry), sink)?;
             let range = &mut self.ranges[place];
             range.walk.remember(cursor.key());
             if flow == Flow::Stop {
@@ -201,7 +215,7 @@ impl SortMerge {
         &mut self,
         (context, index): (&PlanContext<'_>, &Index),
         place: usize,
-        (head, record): (&[u8], &[u8]),
+        (head, record, entry): (&[u8], &[u8], (&[u8], &[u8])),
         sink: &mut Sink<'_>,
     ) -> Result<Flow> {
         let MergedRange {
@@ -215,6 +229,22 @@ impl SortMerge {
         self.inputs[input].count(1, u64::from(!is_repeated));
         if is_repeated {
             return Ok(Flow::Continue);
+        }
+        if let Some(covering) = &mut self.covering {
+            let fetched = covering.docs_examined();
+            let mut is_given = false;
+            let flow = covering.give(context, index, entry, &mut |document| {
+                is_given = true;
+                sink(&Row {
+                    record: &[],
+                    document: Some(document),
+                })
+            })?;
+            self.docs_examined += covering.docs_examined() - fetched;
+            if is_given {
+                self.note_given(may_repeat, head, record)?;
+            }
+            return Ok(flow);
         }
         if !self.is_of_branches {
             self.note_given(may_repeat, head, record)?;
@@ -290,6 +320,9 @@ impl PlanNode for SortMerge {
         let _scope = phase(Phase::EngineScan);
         let (keys, documents) = (self.keys_examined(), self.docs_examined);
         let outcome = self.merge(context, sink);
+        if let Some(covering) = &mut self.covering {
+            covering.shrink();
+        }
         let documents = self.docs_examined - documents;
         let keys = self.keys_examined() - keys;
         context.operation.count_examined(keys, documents);
@@ -328,6 +361,10 @@ impl PlanNode for SortMerge {
     fn describe(&self, shown: &Shown<'_>, out: &mut DocumentBuilder<'_>) {
         if let Some(sort) = shown.sort {
             out.append("sortPattern", sort);
+        }
+        let covering = self.covering.as_ref();
+        if covering.is_some_and(|covering| covering.asks_filter()) {
+            shown.filter(out);
         }
         shown.returned(self.returned(), out);
         if shown.counts {

@@ -38,13 +38,20 @@ impl Scored<'_> {
             // No value meets what is asked of a field.
             [] => Box::new(NoRows::EOF),
             [record] if is_id => Box::new(IdHack::new(record.start.clone())),
-            _ if is_merged => match merge_of_ranges(self, scan.node) {
-                Ok(merge) => Box::new(Fetch::new(Box::new(merge), !answers)),
-                Err(scan) => {
-                    is_merged = false;
-                    Box::new(Fetch::new(scan, !answers))
+            _ if is_merged => {
+                let covering = self.covering(&scan, is_clustered, wanted);
+                match (merge_of_ranges(self, scan.node), covering) {
+                    (Ok(merge), Some(covering)) => {
+                        is_covered = true;
+                        Box::new(merge.covering(covering))
+                    }
+                    (Ok(merge), None) => Box::new(Fetch::new(Box::new(merge), !answers)),
+                    (Err(scan), _) => {
+                        is_merged = false;
+                        Box::new(Fetch::new(scan, !answers))
+                    }
                 }
-            },
+            }
             _ => match self.covering(&scan, is_clustered, wanted) {
                 Some(covering) => {
                     is_covered = true;

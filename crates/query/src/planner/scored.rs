@@ -117,8 +117,7 @@ impl<'c> Scored<'c> {
         let is_whole_unique_key = candidate.is_unique
             && equalities == candidate.fields_len()
             && bounded.iter().all(single);
-        let is_covering = merged.is_none()
-            && wanted.read.is_some()
+        let is_covering = wanted.read.is_some()
             && candidate.index.is_some_and(|index| {
                 let asks_filter = !bounds.are_all(&bounded);
                 let sorts = order.is_none();

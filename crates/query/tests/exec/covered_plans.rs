@@ -137,8 +137,8 @@ fn a_pipeline_reads_no_documents_where_keys_have_its_fields() {
         ),
         (
             r#"[{"$match": {"a": {"$in": [3, 4]}}}, {"$sort": {"b": -1}}, {"$group": {"_id": "$b", "f": {"$first": "$_id"}}}]"#,
-            "FETCH SORT_MERGE [IXSCAN a_1_b_-1]",
-            20,
+            "SORT_MERGE [IXSCAN a_1_b_-1]",
+            5,
         ),
         (
             r#"[{"$sort": {"a": 1, "b": 1}}, {"$group": {"_id": "$a", "f": {"$first": "$u"}}}]"#,
@@ -227,6 +227,28 @@ fn a_projection_of_what_an_index_has_reads_no_documents() {
             r#"{"b": 1}"#,
             "PROJECTION_COVERED SORT IXSCAN a_1_b_-1",
             0,
+        ),
+        (
+            r#"{"a": {"$in": [3, 5]}}"#,
+            r#"{"a": 1}"#,
+            r#"{"b": 1}"#,
+            "PROJECTION_COVERED SORT_MERGE [IXSCAN a_1_b_-1]",
+            0,
+        ),
+        // Five documents of these have no `b`.
+        (
+            r#"{"a": {"$in": [3, 4]}}"#,
+            r#"{"a": 1, "b": 1}"#,
+            r#"{"b": 1}"#,
+            "PROJECTION_COVERED SORT_MERGE [IXSCAN a_1_b_-1]",
+            5,
+        ),
+        (
+            r#"{"a": {"$in": [3, 5]}, "u": {"$gt": 9}}"#,
+            r#"{"a": 1}"#,
+            r#"{"b": 1}"#,
+            "PROJECTION_SIMPLE FETCH SORT_MERGE [IXSCAN a_1_b_-1]",
+            20,
         ),
         (
             r#"{"a": 3}"#,

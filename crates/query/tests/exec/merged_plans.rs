@@ -132,6 +132,93 @@ proptest! {
     }
 }
 
+/// Documents whose `b` is a number, null or missing, and whose `t` may be an array, with one index of all.
+fn with_gaps_and_arrays() -> Fixture {
+    let document = |n: i32| {
+        let b = match n % 6 {
+            0 => String::new(),
+            1 => r#""b": null,"#.to_owned(),
+            _ => format!(r#""b": {},"#, (n * 37) % 100),
+        };
+        let t = match n % 5 {
+            0 => format!("[{}, {}, 9]", n % 3, n % 4),
+            _ => (n % 3).to_string(),
+        };
+        json(&format!(r#"{{"_id": {n}, "a": {}, {b} "t": {t}}}"#, n % 7))
+    };
+    let fixture = with_documents(&(0..200).map(document).collect::<Vec<_>>());
+    fixture.index(r#"{"key": {"a": 1, "b": 1, "t": 1}}"#);
+    fixture
+}
+
+/// Where an index has all that is read, the documents are made of its keys, each document once, however many keys it has.
+#[test]
+fn a_covered_merge_gives_what_a_scan_gives() {
+    let fixture = with_gaps_and_arrays();
+    let natural = Value::from(doc! {"$natural": 1});
+    let fields = r#"{"a": 1, "b": 1, "_id": 1}"#;
+    for (filter, projection, is_covered) in [
+        (r#"{"a": {"$in": [1, 4, 6]}}"#, fields, true),
+        (
+            r#"{"a": {"$in": [1, 4]}, "b": {"$mod": [3, 0]}}"#,
+            fields,
+            true,
+        ),
+        (
+            r#"{"a": {"$in": [1, 4]}, "b": {"$ne": null}}"#,
+            fields,
+            true,
+        ),
+        (
+            r#"{"a": {"$in": [1, 4]}, "b": {"$exists": true}}"#,
+            fields,
+            true,
+        ),
+        (r#"{"a": {"$in": [1, 4]}, "t": 9}"#, fields, false),
+        (r#"{"a": {"$in": [1, 4]}}"#, r#"{"b": 1, "t": 1}"#, false),
+    ] {
+        for sort in [r#"{"b": 1}"#, r#"{"b": -1}"#] {
+            let [of_filter, of_projection, of_sort] = [filter, projection, sort].map(json);
+            let request = |skip, limit, hint| {
+                let mut request = FindRequest::new(&fixture.namespace);
+                request.filter = of_filter.as_raw();
+                request.projection = Some(of_projection.as_raw());
+                request.sort = Some(of_sort.as_raw());
+                (request.skip, request.limit, request.hint) = (skip, limit, hint);
+                request
+            };
+            let plan = stages(&fixture.explained(Explained::Find(request(0, None, None))));
+            let of_merge = match is_covered {
+                true => "PROJECTION_COVERED SORT_MERGE [IXSCAN a_1_b_1_t_1]",
+                false => "PROJECTION_SIMPLE FETCH SORT_MERGE [IXSCAN a_1_b_1_t_1]",
+            };
+            assert_eq!(plan, of_merge, "{filter} {projection}");
+            let find = |skip, limit, hint| -> Vec<Document> {
+                let request = request(skip, limit, hint);
+                let executor = exec::find((&fixture.database).into(), &fixture.operation, request);
+                fixture.documents(executor.unwrap()).unwrap()
+            };
+            let order = quarry_query::sort::SortPattern::parse(of_sort.as_raw()).unwrap();
+            let all = find(0, None, None);
+            let in_order = |pair: &[Document]| {
+                let order = order.compare(pair[0].as_raw(), pair[1].as_raw());
+                order.unwrap().is_le()
+            };
+            assert!(all.windows(2).all(in_order), "{filter} {sort}");
+            assert_eq!(find(3, Some(6), None), all[3..9], "{filter} {sort}");
+            let [found, wanted] = [all, find(0, None, Some(natural.as_raw()))].map(|documents| {
+                let fields = |one: &Document| {
+                    ["_id", "a", "b", "t"].map(|name| format!("{:?}", one.get(name)))
+                };
+                let mut shown: Vec<[String; 4]> = documents.iter().map(fields).collect();
+                shown.sort();
+                shown
+            });
+            assert_eq!(found, wanted, "{filter} {projection} {sort}");
+        }
+    }
+}
+
 /// A merge goes on where a batch has ended, in every range, whatever was read ahead.
 #[test]
 fn a_merge_goes_on_where_a_batch_has_ended() {
