@@ -218,7 +218,7 @@ run_example() {
             ;;
         rust)
             # With the server's packages beside it, so that cargo settles on the same features and compiles nothing twice.
-            (cd "$root" && cargo build -q --release -p quarry-server -p quarry-bench --example quickstart)
+            (cd "$root" && PATH=$root/scripts/unity:$PATH cargo build -q --release -p quarry-server -p quarry-bench --example quickstart)
             "$CARGO_TARGET_DIR/release/examples/quickstart" "$2"
             ;;
     esac
