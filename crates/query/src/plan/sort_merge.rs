@@ -369,8 +369,13 @@ impl PlanNode for SortMerge {
         shown.returned(self.returned(), out);
         if shown.counts {
             let tested: u64 = self.inputs.iter().map(PlanNode::returned).sum();
+            // The inputs of other merges give each record once; what is missing of them the filter has taken.
+            let dropped = match self.is_of_branches {
+                true => tested - self.returned,
+                false => 0,
+            };
             out.append("dupsTested", number(tested));
-            out.append("dupsDropped", number(tested - self.returned));
+            out.append("dupsDropped", number(dropped));
             if self.docs_examined > 0 {
                 out.append("docsExamined", number(self.docs_examined));
             }
