@@ -160,7 +160,7 @@ struct Chain {
     begin: usize,
     /// The first group that the engine does not have.
     missed: Option<Place>,
-    /// That of its last record, which lies before the end where a gap is behind it.
+    /// That of its last record; 0 if it has none.
     last_lsn: u64,
     end: ChainEnd,
     /// Everything up to here is known to be durable.
@@ -566,8 +566,8 @@ impl Recovered {
         self.replay.is_some()
     }
 
-    /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are. Fails where fewer are
-    /// read than were a moment ago: the journal would go on behind what nobody has applied.
+    /// Hands every record that the engine does not have to `hooks.apply`. Returns how many those are. Fails where this second
+    /// reading ends before the first did: the journal would otherwise go on behind records that nobody has applied.
     pub fn replay(&self, files: &dyn Files, hooks: &dyn Hooks) -> Result<u64> {
         let Some(Replay {
             begin,

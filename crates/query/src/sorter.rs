@@ -322,10 +322,8 @@ impl Files {
                     bytes += next.merge_bytes();
                     group.push(next);
                 }
-                let run = match group.len() {
-                    1 => group.remove(0),
-                    _ => merge_into_one(group, file.clone(), wanted)?,
-                };
+                // A lone one at the end is copied: it would keep the file of those before it.
+                let run = merge_into_one(group, file.clone(), wanted)?;
                 self.runs.push((generation, run));
             }
         }
@@ -396,7 +394,12 @@ impl Sorted {
                 drop(first);
                 row
             }
-            None => PeekMut::pop(first),
+            None => {
+                let ended = PeekMut::pop(first);
+                // A file goes with the last of its runs.
+                *run = Run::Rows(Vec::new().into_iter());
+                ended
+            }
         };
         // The rows of a file are counted by its run.
         if !matches!(run, Run::Filed(_)) {

@@ -2,8 +2,9 @@
 //!
 //! A sort and a `$group` that outgrow their memory write sorted runs into files (`sorter`). Nothing in this crate names a file:
 //! whoever owns the data directory installs a `SpillSpace`, and a process without one refuses with MongoDB's error instead.
-//! A file belongs to one sort and is gone when it is dropped; an idle cursor holds those of the runs that it has not handed out. The runs of
-//! a sort share a few files, one behind the other (`sorter`), because descriptors are few where many sort at once. A command says with `allowDiskUse` whether it may use disk, and all of its
+//! A file belongs to one sort and is gone when it is dropped. The runs of
+//! a sort share a few files, one behind the other (`sorter`), because descriptors are few where many sort at once; an idle cursor holds the
+//! files of the runs that it has not handed out. A command says with `allowDiskUse` whether it may use disk, and all of its
 //! stages ask the one expression context about it.
 
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::parameters::Parameter;
 
-/// The bytes of a block, which the last one of a file may fall short of.
+/// The bytes of a block, which the last one of a run may fall short of.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 
 /// Where a block of a file begins, and its number.

@@ -76,7 +76,7 @@ pub(crate) use no_rows::NoRows;
 pub(crate) use node::{Flow, Leaf, Node, PlanContext, PlanNode, Purpose, Row, SplitLeaf, run};
 pub(crate) use or::Or;
 pub(crate) use parsed::{Parsed, ReturnedKey};
-pub(crate) use projection::ProjectionNode;
+pub(crate) use projection::{Covered, ProjectionNode};
 pub(crate) use range_walk::{RangeWalk, behind};
 pub(crate) use return_key::ReturnKey;
 pub(crate) use seen_records::SeenRecords;

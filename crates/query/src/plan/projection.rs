@@ -8,6 +8,17 @@ use crate::error::Result;
 use crate::exec::stored;
 use crate::projection::Projection;
 
+/// Whether documents are made of keys, and have only what is read of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Covered {
+    /// They are read.
+    No,
+    /// They are made of the keys of one scan.
+    ByScan,
+    /// They are made of the keys of a merge. Explain calls what stands above them otherwise, as MongoDB does.
+    ByMerge,
+}
+
 /// Projects each document.
 pub struct ProjectionNode {
     name: &'static str,
@@ -18,14 +29,14 @@ pub struct ProjectionNode {
 
 impl ProjectionNode {
     /// Projects what `input` gives, which may be documents that are made of keys.
-    pub fn new(input: Node, projection: &Projection, is_covered: bool) -> ProjectionNode {
+    pub fn new(input: Node, projection: &Projection, covered: Covered) -> ProjectionNode {
         ProjectionNode {
-            name: match (projection.is_simple(), is_covered) {
+            name: match (projection.is_simple(), covered) {
                 // It takes off what only the sort has read.
                 _ if projection.is_identity() => "",
-                (true, true) => "PROJECTION_COVERED",
-                (true, false) => "PROJECTION_SIMPLE",
-                (false, _) => "PROJECTION_DEFAULT",
+                (true, Covered::ByScan) => "PROJECTION_COVERED",
+                (true, Covered::No) => "PROJECTION_SIMPLE",
+                (true, Covered::ByMerge) | (false, _) => "PROJECTION_DEFAULT",
             },
             input,
             projected: Vec::new(),

@@ -52,7 +52,7 @@ pub struct SortMerge {
     /// The keys that a trial may read yet; None where the merge is run.
     allowance: Option<Arc<AtomicU64>>,
     returned: u64,
-    /// Documents that were read here and are given by no FETCH: of branches which do not give them, or because keys did not tell enough.
+    /// Documents that were read here and that no FETCH above counts: of branches which do not give them, or because keys did not tell enough.
     docs_examined: u64,
 }
 
@@ -230,24 +230,23 @@ impl SortMerge {
         if is_repeated {
             return Ok(Flow::Continue);
         }
+        if !self.is_of_branches {
+            self.note_given(may_repeat, head, record)?;
+        }
         if let Some(covering) = &mut self.covering {
             let fetched = covering.docs_examined();
-            let mut is_given = false;
             let flow = covering.give(context, index, entry, &mut |document| {
-                is_given = true;
+                self.returned += 1;
                 sink(&Row {
                     record: &[],
                     document: Some(document),
                 })
             })?;
             self.docs_examined += covering.docs_examined() - fetched;
-            if is_given {
-                self.note_given(may_repeat, head, record)?;
-            }
             return Ok(flow);
         }
         if !self.is_of_branches {
-            self.note_given(may_repeat, head, record)?;
+            self.returned += 1;
             return sink(&Row {
                 record,
                 document: None,
@@ -263,6 +262,7 @@ impl SortMerge {
                     return Ok(Flow::Continue);
                 }
                 self.note_given(may_repeat, head, record)?;
+                self.returned += 1;
                 sink(&Row {
                     record,
                     document: Some(document),
@@ -275,7 +275,6 @@ impl SortMerge {
     }
 
     fn note_given(&mut self, may_repeat: MayRepeat, head: &[u8], record: &[u8]) -> Result<()> {
-        self.returned += 1;
         match may_repeat {
             MayRepeat::Never => {}
             MayRepeat::InARow => {

@@ -11,7 +11,7 @@ use super::wanted::Wanted;
 use crate::field_path::FieldPath;
 use crate::metadata::MetadataKinds;
 use crate::plan::{
-    Covering, Fetch, IdHack, KeyDocument, KeySource, KeyedEntries, NoRows, Node, Watched,
+    Covered, Covering, Fetch, IdHack, KeyDocument, KeySource, KeyedEntries, NoRows, Node, Watched,
 };
 
 impl Scored<'_> {
@@ -33,7 +33,7 @@ impl Scored<'_> {
         }
         let answers = scan.answers;
         let is_id = answers && self.candidate.is_of_records() && self.score.is_whole_unique_key;
-        let (mut is_covered, mut is_merged) = (false, self.merged.is_some());
+        let (mut covered, mut is_merged) = (Covered::No, self.merged.is_some());
         let node: Node = match scan.node.ranges() {
             // No value meets what is asked of a field.
             [] => Box::new(NoRows::EOF),
@@ -42,7 +42,7 @@ impl Scored<'_> {
                 let covering = self.covering(&scan, is_clustered, wanted);
                 match (merge_of_ranges(self, scan.node), covering) {
                     (Ok(merge), Some(covering)) => {
-                        is_covered = true;
+                        covered = Covered::ByMerge;
                         Box::new(merge.covering(covering))
                     }
                     (Ok(merge), None) => Box::new(Fetch::new(Box::new(merge), !answers)),
@@ -54,7 +54,7 @@ impl Scored<'_> {
             }
             _ => match self.covering(&scan, is_clustered, wanted) {
                 Some(covering) => {
-                    is_covered = true;
+                    covered = Covered::ByScan;
                     scan.node.covering(covering)
                 }
                 None => Box::new(Fetch::new(scan.node, !answers)),
@@ -69,7 +69,7 @@ impl Scored<'_> {
             is_sorted: wanted.sort.is_none()
                 || (self.order.is_some() && is_merged == self.merged.is_some()),
             is_of_branches: false,
-            is_covered,
+            covered,
             key: KeySource::Nothing,
         }
     }
@@ -107,7 +107,7 @@ impl Scored<'_> {
             node,
             is_sorted,
             is_of_branches: false,
-            is_covered: false,
+            covered: Covered::No,
             key,
         }
     }

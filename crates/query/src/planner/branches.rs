@@ -22,8 +22,8 @@ use crate::error::Result;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Matcher};
 use crate::plan::{
-    Fetch, IndexScan, KeySource, MERGED_RANGES_MAX, MergedRange, Node, Or, PlanNode, Purpose,
-    SortMerge, TrialBound, Watch, Watched,
+    Covered, Fetch, IndexScan, KeySource, MERGED_RANGES_MAX, MergedRange, Node, Or, PlanNode,
+    Purpose, SortMerge, TrialBound, Watch, Watched,
 };
 
 /// Branches of an `$or` that are planned one by one: with more of them the collection is scanned.
@@ -78,7 +78,7 @@ impl Branches {
             },
             is_sorted,
             is_of_branches: self.are_all,
-            is_covered: false,
+            covered: Covered::No,
             key: KeySource::Nothing,
         }
     }

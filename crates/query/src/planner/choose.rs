@@ -26,7 +26,7 @@ use super::wildcard;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::matcher::Matcher;
-use crate::plan::{CollectionScan, KeySource, Leaf, NoRows, Node, PlanNode};
+use crate::plan::{CollectionScan, Covered, KeySource, Leaf, NoRows, Node, PlanNode};
 use crate::sort::SortPattern;
 
 /// The plan that was chosen, and those that would do as well.
@@ -304,7 +304,7 @@ fn whole_or_nothing(
             node: Box::new(NoRows::EOF),
             is_sorted: true,
             is_of_branches: false,
-            is_covered: false,
+            covered: Covered::No,
             key: KeySource::Nothing,
         });
     }
@@ -366,7 +366,7 @@ fn whole(
         node: Box::new(scan),
         is_sorted: is_sorted || wanted.follows,
         is_of_branches: false,
-        is_covered: false,
+        covered: Covered::No,
         key: KeySource::Nothing,
     })
 }

@@ -22,7 +22,7 @@ use crate::field_path::FieldPath;
 use crate::geo_index::{Cells, GeoKeys};
 use crate::interrupts;
 use crate::matcher::{FieldPredicate, From, GeoQuestion, MatchExpression, Near, Predicate};
-use crate::plan::{Fetch, GeoNear, GeoScan, IndexAccess, KeySource};
+use crate::plan::{Covered, Fetch, GeoNear, GeoScan, IndexAccess, KeySource};
 
 /// The plan of a filter with a wish for an order by distance. Fails where no index gives it.
 pub fn near_solution(
@@ -63,7 +63,7 @@ pub fn near_solution(
         node: Box::new(node),
         is_sorted: wanted.sort.is_none(),
         is_of_branches: false,
-        is_covered: false,
+        covered: Covered::No,
         key: KeySource::Nothing,
     })
 }
@@ -150,7 +150,7 @@ pub fn solution(
                 node: Box::new(Fetch::new(Box::new(scan.of_cells(&cells)), true)),
                 is_sorted: wanted.sort.is_none(),
                 is_of_branches: false,
-                is_covered: false,
+                covered: Covered::No,
                 key: KeySource::Nothing,
             });
         }

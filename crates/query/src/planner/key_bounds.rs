@@ -16,7 +16,9 @@ use super::wanted::Wanted;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::metadata::MetadataKinds;
-use crate::plan::{Covering, Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
+use crate::plan::{
+    Covered, Covering, Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node,
+};
 use crate::{Collation, encode_collated};
 
 /// The bounds of an index's keys as a client names them.
@@ -111,17 +113,17 @@ impl Scan {
         let asks_filter = true;
         let scan =
             |access, range| Box::new(IndexScan::new(access, vec![range], self.is_reversed, false));
-        let found = |node, key, is_covered| Solution {
+        let found = |node, key, covered| Solution {
             node,
             is_sorted: false,
             is_of_branches: false,
-            is_covered,
+            covered,
             key,
         };
         let fetched = |scan| Box::new(Fetch::new(scan, asks_filter)) as Node;
         if candidate.is_of_records() {
             let scan = scan(self.access, self.range);
-            return found(fetched(scan), KeySource::Id, false);
+            return found(fetched(scan), KeySource::Id, Covered::No);
         }
         let is_widened = candidate.has_cut_keys || is_widened_by_cut_keys(&self.range);
         let scan = scan(self.access, meeting_cut_keys(self.range));
@@ -132,15 +134,15 @@ impl Scan {
         }
         if metadata.has(MetadataKinds::INDEX_KEY) {
             let key = KeySource::Rows { asks_filter };
-            return found(scan.giving_keys(keyed), key, false);
+            return found(scan.giving_keys(keyed), key, Covered::No);
         }
         match covering {
             _ if is_widened => {
                 let scan = scan.giving_keys(keyed.of_records());
-                found(fetched(scan), KeySource::Nothing, false)
+                found(fetched(scan), KeySource::Nothing, Covered::No)
             }
-            Some(covering) => found(scan.covering(covering), KeySource::Nothing, true),
-            None => found(fetched(scan), KeySource::Nothing, false),
+            Some(covering) => found(scan.covering(covering), KeySource::Nothing, Covered::ByScan),
+            None => found(fetched(scan), KeySource::Nothing, Covered::No),
         }
     }
 }

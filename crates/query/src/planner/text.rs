@@ -20,8 +20,8 @@ use crate::interrupts;
 use crate::matcher::{BoundText, MatchExpression, Matcher, no_text_index};
 use crate::metadata::MetadataKinds;
 use crate::plan::{
-    Fetch, IndexAccess, IndexScan, KeySource, NoRows, Node, Or, RowScore, TermScan, TermUnion,
-    TextMatch, TextOr,
+    Covered, Fetch, IndexAccess, IndexScan, KeySource, NoRows, Node, Or, RowScore, TermScan,
+    TermUnion, TextMatch, TextOr,
 };
 use crate::sort::SortPattern;
 use crate::text_index::{TextKeys, term_in_keys};
@@ -213,7 +213,7 @@ impl Search<'_> {
             node,
             is_sorted: wanted.sort.is_none(),
             is_of_branches: false,
-            is_covered: false,
+            covered: Covered::No,
             key: match has_scores {
                 true => KeySource::Score(score),
                 false => KeySource::Nothing,
@@ -262,7 +262,7 @@ impl Search<'_> {
             node: Box::new(Fetch::new(Box::new(union), true)),
             is_sorted: wanted.sort.is_none(),
             is_of_branches: false,
-            is_covered: false,
+            covered: Covered::No,
             key,
         })
     }

@@ -1,7 +1,9 @@
 //! The nodes that stand above the access of a plan: what is done with the documents that it finds.
 
 use super::wanted::Wanted;
-use crate::plan::{Attach, KeySource, Limit, Node, ProjectionNode, ReturnKey, Skip, Sort, Subplan};
+use crate::plan::{
+    Attach, Covered, KeySource, Limit, Node, ProjectionNode, ReturnKey, Skip, Sort, Subplan,
+};
 
 /// A way to the documents that match.
 pub struct Solution {
@@ -11,8 +13,8 @@ pub struct Solution {
     pub is_sorted: bool,
     /// The filter is an `$or` and nothing else, whose branches were planned one by one.
     pub is_of_branches: bool,
-    /// Its documents are made of keys, and have only what is read of them.
-    pub is_covered: bool,
+    /// What its documents are made of.
+    pub covered: Covered,
     /// Where the keys are by which the documents were found, for who wants them.
     pub key: KeySource,
 }
@@ -26,7 +28,7 @@ pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
     if !solution.is_sorted {
         let limit = wanted.limit.map(|limit| limit.saturating_add(wanted.skip));
         // Documents that are made of keys have nothing else.
-        let read = wanted.read.filter(|_| !solution.is_covered);
+        let read = wanted.read.filter(|_| solution.covered == Covered::No);
         node = Box::new(Sort::new(node, wanted.kept, limit).of_fields(read));
     }
     if wanted.skip > 0 {
@@ -36,7 +38,7 @@ pub fn above(solution: Solution, wanted: &Wanted<'_>) -> Node {
         node = Box::new(Limit::new(node, limit));
     }
     if let Some(projection) = wanted.projection {
-        node = Box::new(ProjectionNode::new(node, projection, solution.is_covered));
+        node = Box::new(ProjectionNode::new(node, projection, solution.covered));
     }
     if let Some(returned) = wanted.returned_key {
         node = Box::new(ReturnKey::new(node, returned.sort_keys.clone()));

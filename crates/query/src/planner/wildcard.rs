@@ -28,7 +28,7 @@ use crate::field_path::may_name_positions;
 use crate::interrupts;
 use crate::matcher::{MatchExpression, Predicate};
 use crate::metadata::MetadataKinds;
-use crate::plan::{Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
+use crate::plan::{Covered, Fetch, IndexAccess, IndexScan, KeySource, KeyedEntries, Node};
 use crate::wildcard_index::{ARRAY_MARK, WildcardKeys};
 use crate::{Collation, encode_collated};
 
@@ -104,7 +104,7 @@ pub fn solution<'m>(
         node,
         is_sorted: wanted.sort.is_none() || order.is_some(),
         is_of_branches: false,
-        is_covered: false,
+        covered: Covered::No,
         key,
     }))
 }

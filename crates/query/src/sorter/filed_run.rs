@@ -175,7 +175,7 @@ impl FiledRun {
             }
             self.read.clear();
             self.position = 0;
-            if self.next == self.end {
+            if self.next.number >= self.end.number {
                 return Ok(());
             }
             if self.read.capacity() == 0 {

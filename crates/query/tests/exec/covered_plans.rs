@@ -232,7 +232,7 @@ fn a_projection_of_what_an_index_has_reads_no_documents() {
             r#"{"a": {"$in": [3, 5]}}"#,
             r#"{"a": 1}"#,
             r#"{"b": 1}"#,
-            "PROJECTION_COVERED SORT_MERGE [IXSCAN a_1_b_-1]",
+            "PROJECTION_DEFAULT SORT_MERGE [IXSCAN a_1_b_-1]",
             0,
         ),
         // Five documents of these have no `b`.
@@ -240,7 +240,7 @@ fn a_projection_of_what_an_index_has_reads_no_documents() {
             r#"{"a": {"$in": [3, 4]}}"#,
             r#"{"a": 1, "b": 1}"#,
             r#"{"b": 1}"#,
-            "PROJECTION_COVERED SORT_MERGE [IXSCAN a_1_b_-1]",
+            "PROJECTION_DEFAULT SORT_MERGE [IXSCAN a_1_b_-1]",
             5,
         ),
         (
