@@ -195,7 +195,7 @@ impl SortMerge {
             let index = indexes[self.ranges[place].input];
             let record = index_record_key(index, &context.snapshot.collection, key, value)?;
             let entry = (key, value);
-            let flow = self.give((context, index), place, (&given, &record, entry), sink)?;
+            let flow = self.give((context, index), place, (&given, &record), entry, sink)?;
             let range = &mut self.ranges[place];
             range.walk.remember(cursor.key());
             if flow == Flow::Stop {
@@ -215,7 +215,8 @@ impl SortMerge {
         &mut self,
         (context, index): (&PlanContext<'_>, &Index),
         place: usize,
-        (head, record, entry): (&[u8], &[u8], (&[u8], &[u8])),
+        (head, record): (&[u8], &[u8]),
+        entry: (&[u8], &[u8]),
         sink: &mut Sink<'_>,
     ) -> Result<Flow> {
         let MergedRange {
