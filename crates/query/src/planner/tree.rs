@@ -13,7 +13,7 @@ pub struct Solution {
     pub is_sorted: bool,
     /// The filter is an `$or` and nothing else, whose branches were planned one by one.
     pub is_of_branches: bool,
-    /// What its documents are made of.
+    /// Whether its documents are read, or made of keys.
     pub covered: Covered,
     /// Where the keys are by which the documents were found, for who wants them.
     pub key: KeySource,
