@@ -171,7 +171,14 @@ fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Resul
     let end_lsn = end.link.next_lsn - 1;
     let expected = next.header.previous_end_lsn;
     if end_lsn != expected {
-        return Err(ends_elsewhere(end, segment, end_lsn, expected));
+        return Err(Error::Damaged {
+            segment: segment.name.clone(),
+            offset: end.offset,
+            reason: format!(
+                "records end at {end_lsn} instead of {expected}: {}",
+                end.reason
+            ),
+        });
     }
     let goes_on = (end.link.stamp).is_none_or(|stamp| stamp == next.header.stamp);
     if !goes_on {
@@ -182,23 +189,6 @@ fn begin_incarnation(end: &ChainEnd, segment: &Segment, next: &Segment) -> Resul
         });
     }
     Ok(Link::before(next, 0))
-}
-
-/// The chain ends at `end_lsn`, in the segment, although its records are known to reach to `expected`.
-pub(crate) fn ends_elsewhere(
-    end: &ChainEnd,
-    segment: &Segment,
-    end_lsn: u64,
-    expected: u64,
-) -> Error {
-    Error::Damaged {
-        segment: segment.name.clone(),
-        offset: end.offset,
-        reason: format!(
-            "records end at {end_lsn} instead of {expected}: {}",
-            end.reason
-        ),
-    }
 }
 
 /// Whether the first of these segments that holds a group goes on where the chain is: one stays empty whose first write

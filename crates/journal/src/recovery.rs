@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::chain::{ChainEnd, Link, Visited, ends_elsewhere, scanner, walk, walk_from};
+use crate::chain::{ChainEnd, Link, Visited, scanner, walk, walk_from};
 use crate::error::{Error, Result};
 use crate::files::{Files, read_full_at};
 use crate::group_header::{GroupFormat, GroupHeader};
@@ -24,7 +24,7 @@ use crate::segment::{IncarnationStart, OpenSegment, Segment, segment_name, segme
 use crate::segment_header::{SEGMENT_HEADER_USED_BYTES, SegmentHeader};
 use crate::segments::discard;
 use crate::stamp::Stamp;
-use crate::tail::{check_tail, cut, first_unsynced};
+use crate::tail::{check_tail, cut, damage_at_end, first_unsynced};
 
 /// A journal that is whole and synced, what is to be replayed of it, and what its next life must use.
 pub(crate) struct Recovered {
@@ -39,7 +39,7 @@ pub(crate) struct Recovered {
 struct Replay {
     begin: Place,
     applied_lsn: u64,
-    /// That of the last record in them.
+    /// The LSN of the last record in them.
     last_lsn: u64,
 }
 
@@ -160,7 +160,7 @@ struct Chain {
     begin: usize,
     /// The first group that the engine does not have.
     missed: Option<Place>,
-    /// That of its last record; 0 if it has none.
+    /// The LSN of the last record in the chain; 0 if it has none.
     last_lsn: u64,
     end: ChainEnd,
     /// Everything up to here is known to be durable.
@@ -598,12 +598,8 @@ impl Recovered {
             },
         )?;
         if reached_lsn != *last_lsn {
-            return Err(ends_elsewhere(
-                &end,
-                &segments[end.index],
-                reached_lsn,
-                *last_lsn,
-            ));
+            // By now all that the first reading found is synced.
+            return Err(damage_at_end(files, segments, &end)?);
         }
         Ok(replayed)
     }

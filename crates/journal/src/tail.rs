@@ -47,6 +47,16 @@ pub(crate) fn check_tail(
     Ok(())
 }
 
+/// The damage at the end of a chain that reached further when it was followed before, and whose records were made durable since.
+pub(crate) fn damage_at_end(
+    files: &dyn Files,
+    segments: &[Arc<Segment>],
+    end: &ChainEnd,
+) -> Result<Error> {
+    let behind = search(files, &segments[end.index], end.offset)?;
+    damage(files, segments, end, behind.first_lsn.is_none())
+}
+
 /// Names the place: where the chain ends, or, if that is the end of its segment, the first group of the next one, should
 /// that be broken in itself.
 fn damage(

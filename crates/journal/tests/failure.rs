@@ -93,8 +93,8 @@ fn a_replay_that_ends_early_is_damage() {
     else {
         panic!("another error");
     };
-    assert_eq!(segment, names[0]);
-    assert!(reason.starts_with("records end at "), "{reason}");
+    assert_eq!(segment, names[1]);
+    assert!(reason.ends_with(" was durable"), "{reason}");
 }
 
 #[test]
