@@ -7,7 +7,7 @@
 //! Rows that outgrow the memory of their stage go into a file as one run (`spilling`), which is merged with the others; where
 //! many runs have gathered, they become one of the next generation. So a sort holds a block and a row of each of a few dozen runs, however much it sorts; where
 //! rows are large, or little memory is left, fewer runs are merged at a time. The runs of a generation stand in one file, which goes
-//! when they are merged: a million runs take four files.
+//! when they are merged: a million runs take four files, or twenty where only two can be merged at a time.
 
 mod filed_run;
 mod held_run;

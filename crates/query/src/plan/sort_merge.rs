@@ -233,8 +233,13 @@ impl SortMerge {
         }
         if !self.is_of_branches {
             self.note_given(may_repeat, head, record)?;
-        }
-        if let Some(covering) = &mut self.covering {
+            let Some(covering) = &mut self.covering else {
+                self.returned += 1;
+                return sink(&Row {
+                    record,
+                    document: None,
+                });
+            };
             let fetched = covering.docs_examined();
             let flow = covering.give(context, index, entry, &mut |document| {
                 self.returned += 1;
@@ -245,13 +250,6 @@ impl SortMerge {
             })?;
             self.docs_examined += covering.docs_examined() - fetched;
             return Ok(flow);
-        }
-        if !self.is_of_branches {
-            self.returned += 1;
-            return sink(&Row {
-                record,
-                document: None,
-            });
         }
         let (mut flow, mut is_given) = (Ok(Flow::Continue), false);
         let _scope = phase(Phase::EngineRead);
