@@ -225,7 +225,6 @@ impl<'m> Inbox<'m> {
         self.share.as_ref().is_some_and(Share::is_wanted)
     }
 
-    /// The bytes that have come and are not consumed.
     /// Why the length with which a header begins is none, once it has come.
     fn refused_length(&self) -> Option<String> {
         let length: &[u8; 4] = self.unread_bytes().first_chunk()?;
@@ -234,6 +233,7 @@ impl<'m> Inbox<'m> {
         Header::parse(&header).err().map(|error| error.to_string())
     }
 
+    /// The bytes that have come and are not consumed.
     pub fn unread_bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.filled]
     }
