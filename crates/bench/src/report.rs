@@ -188,9 +188,21 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
+/// The lower quartile, the median and the upper quartile of at least one number.
+pub fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
+    numbers.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quartiles_of_any_order() {
+        assert_eq!(quartiles(vec![5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
+        assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
+    }
 
     #[test]
     fn the_table_shows_every_side_and_its_ratio() {

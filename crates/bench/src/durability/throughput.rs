@@ -9,7 +9,7 @@ use crate::concurrent::{Operation, latencies};
 use crate::driver_client::DriverClient;
 use crate::peers::Peer;
 use crate::raw_client::RawClient;
-use crate::report::Report;
+use crate::report::{Report, quartiles};
 
 /// The bar.
 const SHARE_MIN: f64 = 0.8;
@@ -160,22 +160,5 @@ impl Bench<'_> {
             latency.add(&one).map_err(io::Error::other)?;
         }
         total.add(&latency, started.elapsed().as_secs_f64())
-    }
-}
-
-/// The lower quartile, the median and the upper quartile of at least one number.
-fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
-    numbers.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quartiles_of_any_order() {
-        assert_eq!(quartiles(vec![5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
-        assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
     }
 }

@@ -8,8 +8,8 @@ use quarry_bson::{Document, Timestamp, doc};
 
 use super::side::{Level, Options, Side, insert, insert_batch};
 use super::stream::{Stream, operation_time};
-use super::turns::{figures, quartiles};
-use crate::report::{Report, reached};
+use super::turns::figures;
+use crate::report::{Report, quartiles, reached};
 
 /// The bar.
 const EVENTS_A_SECOND_MIN: f64 = 50_000.0;

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::side::Side;
 use crate::concurrent::latencies;
-use crate::report::{Report, reached};
+use crate::report::{Report, quartiles, reached};
 
 /// The turns of one case on one side.
 pub(super) struct Turns {
@@ -68,12 +68,6 @@ pub(super) fn figures(sides: &[Side], figure: impl Fn(usize) -> f64) -> Vec<(Str
 pub(super) fn ratio_of(over: &Turns, under: &Turns) -> [f64; 3] {
     let pairs = over.medians.iter().zip(&under.medians);
     quartiles(pairs.map(|(over, under)| over / under).collect())
-}
-
-/// The lower quartile, the median and the upper quartile of at least one number.
-pub(super) fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
-    numbers.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
 }
 
 /// A bar that a ratio must not be above.

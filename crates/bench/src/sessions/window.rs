@@ -10,11 +10,11 @@ use quarry_bson::{Document, Timestamp, Value, doc};
 
 use super::side::{DATABASE, Level, Options, Side, insert, set_of_one};
 use super::stream::{Stream, open_on, operation_time};
-use super::turns::{Turns, figures, note_ratio, push_turns, quartiles, ratio_of};
+use super::turns::{Turns, figures, note_ratio, push_turns, ratio_of};
 use crate::peers::Peer;
 use crate::process::{Server, target_directory};
 use crate::raw_client::RawClient;
-use crate::report::{Report, reached};
+use crate::report::{Report, quartiles, reached};
 
 /// The bars: of a write with a window over one without, and of opening a stream anywhere in the window.
 const WRITE_MAX: f64 = 1.02;
