@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_secs(5);
 /// Its 99th percentile beside a backup, at most so many times that.
 const TIMES_MAX: f64 = 1.5;
-/// What makes a document one of 300 bytes.
+/// The text of a document of 300 bytes.
 const PAD_BYTES: usize = 232;
 /// Documents of 300 bytes that an import takes a second, at least.
 const IMPORTED_MIN: f64 = 150_000.0;
