@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_secs(5);
 /// Its 99th percentile beside a backup, at most so many times that.
 const TIMES_MAX: f64 = 1.5;
-/// The text of a document of 300 bytes.
+/// Bytes of text that make a document one of 300 bytes.
 const PAD_BYTES: usize = 232;
 /// Documents of 300 bytes that an import takes a second, at least.
 const IMPORTED_MIN: f64 = 150_000.0;
@@ -202,12 +202,12 @@ impl Felt {
         let all = times(&self.alone, &self.beside);
         let [lower, median, upper] = quartiles(self.times.clone());
         report.note(format!(
-            "The 99th percentile of a client beside {kind}s is {median:.2} times what it is alone just before, at most {TIMES_MAX} asked \
-             for: {}. That is the median of {} of them, half of which lie between {lower:.2} and {upper:.2}; all together, {} operations, \
-             come to {all:.2}.",
-            reached(median <= TIMES_MAX),
-            self.times.len(),
+            "The 99th percentile of {} operations of a client beside {} {kind}s is {all:.2} times what it is alone, at most {TIMES_MAX} asked \
+             for: {}. At the median of single ones it is {median:.2} times what it is just before; half of them lie between {lower:.2} and \
+             {upper:.2}.",
             self.beside.len(),
+            self.times.len(),
+            reached(all <= TIMES_MAX),
         ));
     }
 }
@@ -250,6 +250,7 @@ fn backups(
                 .args([&repository, &copy]),
         )?;
         fs::remove_dir_all(&copy)?;
+        // The first one is verified and restored below.
         if number > 0 {
             fs::remove_dir_all(&repository)?;
         }
