@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use hdrhistogram::Histogram;
@@ -353,7 +353,10 @@ fn watch<T: Send>(
         });
         let mut times = latencies();
         let mut client = place.client()?;
-        let prefix = format!("{:x}_{}", std::process::id(), client.local_port()?);
+        // The kernel may give a later connection the port of an earlier one.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let began_ns = since_epoch.map_or(0, |since| since.as_nanos());
+        let prefix = format!("{began_ns:x}");
         let mut number = 0;
         while begun.elapsed() < least || !is_over.load(Ordering::Relaxed) {
             let document = documents::simple(&prefix, number);
