@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use quarry_database::{CollectionSnapshot, KeyRange, Operation, add_thread_work};
 use quarry_timing::{Phase, phase};
 
-use super::helper_thread::Helper;
+use super::helper_thread::{Helper, UNSENT_BYTES_MAX};
 use super::key_line::KeyLine;
 use super::parts::{Next, Parts, ROWS_BYTES_MAX};
 use super::reading::Reading;
@@ -51,7 +51,8 @@ impl HelperThreads {
         gather: &mut GatherFor<'_>,
     ) -> Result<Help> {
         let seats = seats(bounds);
-        if seats.is_empty() || !memory::has_room(ROWS_BYTES_MAX) {
+        let rows_bytes = ROWS_BYTES_MAX + seats.len() * UNSENT_BYTES_MAX;
+        if seats.is_empty() || !memory::has_room(rows_bytes) {
             return Ok(Help::NotNow);
         }
         let Some((parts, own)) = parts(reading, snapshot, bounds, seats.len())? else {
@@ -61,7 +62,7 @@ impl HelperThreads {
             parts: Arc::new(parts),
             threads: Vec::with_capacity(seats.len()),
             operation: Arc::new(Operation::new(operation.deadline())),
-            _room: Charge::of(ROWS_BYTES_MAX),
+            _room: Charge::of(rows_bytes),
         };
         for turn in seats {
             // Whoever cannot be given a view of its own does not help.

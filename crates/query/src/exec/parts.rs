@@ -4,7 +4,7 @@
 //! come to them. It takes what is at the head of the queue: the rows of a part that a helper reads, or a part that was left
 //! for it, whose documents it reads itself. A part that a helper is still reading when the first thread comes to it ends there: the
 //! helper gives the rest back, which the first thread reads, and goes on with a part further ahead. So no thread ever waits for more than one
-//! piece, and the rows that wait are bounded: helpers that are too far ahead wait until some are taken.
+//! piece, and the rows that wait are bounded: whoever is too far ahead gives the rest of its part back, and waits until some are taken.
 //!
 //! Keeps true: the parts in the queue are neighbours, from where the first thread stands to where the frontier is; the documents of each
 //! are in rows once, or read by the first thread.
@@ -19,7 +19,7 @@ use super::key_line::KeyLine;
 use crate::error::Result;
 use crate::pipeline::GroupRows;
 
-/// The bytes of rows that may wait, beside those of one piece for each helper.
+/// The bytes of rows that may wait, beside those of one piece for each helper: whoever hands in more gives the rest of its part back.
 pub(super) const ROWS_BYTES_MAX: usize = 8 << 20;
 /// Who waits looks as often whether it is to end.
 const WAIT: Duration = Duration::from_millis(5);
@@ -232,12 +232,12 @@ impl Parts {
     pub fn hand_in(&self, number: u64, piece: Piece) -> bool {
         let mut state = self.lock();
         state.held_bytes += piece.rows.held_bytes();
-        let is_over = state.is_over;
+        let is_enough = state.is_over || state.held_bytes > ROWS_BYTES_MAX;
         let Some(part) = state.taken(number) else {
             return false;
         };
         part.pieces.push_back(piece);
-        let goes_on = !part.is_wanted && !is_over;
+        let goes_on = !part.is_wanted && !is_enough;
         drop(state);
         self.changed.notify_all();
         goes_on
@@ -412,14 +412,19 @@ mod tests {
         (database, namespace)
     }
 
-    /// The lengths of all parts, read one after the other.
-    fn lengths(snapshot: &CollectionSnapshot) -> Vec<u64> {
+    /// The parts of a whole collection, for one helper.
+    fn parts(snapshot: &CollectionSnapshot) -> Parts {
         let prefix = &snapshot.collection.prefix;
         let whole = KeyRange::new(prefix.as_bytes(), prefix.end());
         let line = KeyLine::of(snapshot, &whole).unwrap().unwrap();
         let distance = line.part(line.first(), DOCUMENTS / PART);
         let keys = (line.first().to_vec(), whole.end);
-        let parts = Parts::new(line, keys, distance, (DOCUMENTS, PART), 1);
+        Parts::new(line, keys, distance, (DOCUMENTS, PART), 1)
+    }
+
+    /// The lengths of all parts, read one after the other.
+    fn lengths(snapshot: &CollectionSnapshot) -> Vec<u64> {
+        let parts = parts(snapshot);
         let mut lengths = Vec::new();
         loop {
             let (state, ranges) = parts.advance(parts.lock(), snapshot, 1).unwrap();
@@ -437,6 +442,38 @@ mod tests {
             parts.learn(length);
             lengths.push(length);
         }
+    }
+
+    #[test]
+    fn a_helper_that_is_too_far_ahead_gives_the_rest_of_its_part_back() {
+        let (database, namespace) = collection(0..DOCUMENTS as i64);
+        let snapshot = database.snapshot(&namespace).unwrap().unwrap();
+        let parts = parts(&snapshot);
+        let claimed = parts.claim(&snapshot, || true).unwrap().unwrap();
+        let piece = || Piece {
+            rows: GroupRows::of_bytes(ROWS_BYTES_MAX / 4),
+            docs_examined: 1,
+            returned: 1,
+        };
+        let mut handed_in = 1;
+        while parts.hand_in(claimed.number, piece()) {
+            handed_in += 1;
+        }
+        assert_eq!(handed_in, 4);
+        let rest = Some(claimed.range);
+        parts.finish(claimed.number, handed_in, rest, ThreadWork::default());
+        // It waits before it has another one, which this one does for no time at all.
+        assert!(parts.claim(&snapshot, || false).unwrap().is_none());
+        let (mut taken, mut rests) = (0, 0);
+        while rests == 0 {
+            match parts.next(&snapshot, || Ok(())).unwrap().unwrap() {
+                Next::Take(_) => taken += 1,
+                Next::ReadRest(_) => rests += 1,
+                Next::Read(_) | Next::ReadAlone(_) | Next::End => {}
+            }
+        }
+        assert_eq!(taken, 4);
+        assert!(parts.claim(&snapshot, || false).unwrap().is_some());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! on in files (`group_overflow.rs`).
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use quarry_bson::{Document, DocumentBuilder, RawDocument, RawElement, RawValue, Value};
 use quarry_timing::{Phase, phase};
@@ -37,6 +37,8 @@ struct Group {
     fields: Vec<Field>,
     /// The key and the operands, where none of them has to be evaluated.
     plain: Option<PlainValues>,
+    /// How other threads hand in what the stage takes, once one has begun.
+    row_shape: OnceLock<RowShape>,
     disk_use: DiskUse,
     collation: Collation,
 }
@@ -110,7 +112,7 @@ impl Group {
                 "a group's fields must be specified in an object",
             ));
         };
-        let (mut id, mut fields) = (None, Vec::<Field>::new());
+        let (mut id, mut fields, mut names) = (None, Vec::<Field>::new(), HashSet::new());
         for element in fields_of_all {
             if element.name() == "_id" {
                 if id.is_some() {
@@ -123,7 +125,7 @@ impl Group {
                 continue;
             }
             let field = Field::parse(element, specification)?;
-            if fields.iter().any(|known| known.name == field.name) {
+            if !names.insert(element.name()) {
                 return Err(Error::location(
                     16406,
                     format!("duplicate field name in $group: {}", field.name),
@@ -138,6 +140,7 @@ impl Group {
             plain: PlainValues::of(
                 std::iter::once(&id).chain(fields.iter().map(|field| &field.accumulation.operand)),
             ),
+            row_shape: OnceLock::new(),
             id,
             fields,
             disk_use: specification.context.disk_use(),
@@ -177,22 +180,20 @@ impl Group {
         filling: &mut Filling<'_>,
         upstream: &mut Upstream<'_, '_>,
     ) -> Result<bool> {
-        let mut shape = None;
         loop {
             match upstream.next_part(&|stages| Box::new(Gathering::new(self, stages)))? {
                 Part::Documents => return Ok(true),
                 Part::End => return Ok(false),
-                Part::Rows(rows) => {
-                    let shape = shape.get_or_insert_with(|| self.row_shape());
-                    filling.add_rows(&rows, shape)?;
-                }
+                Part::Rows(rows) => filling.add_rows(&rows, self.row_shape())?,
             }
         }
     }
 
-    fn row_shape(&self) -> RowShape {
-        let operands = self.fields.iter().map(|field| &field.accumulation.operand);
-        RowShape::new(operands, self.plain.as_ref())
+    fn row_shape(&self) -> &RowShape {
+        self.row_shape.get_or_init(|| {
+            let operands = self.fields.iter().map(|field| &field.accumulation.operand);
+            RowShape::new(operands, self.plain.as_ref())
+        })
     }
 
     /// Makes the columns of no groups.
@@ -304,9 +305,7 @@ impl Filling<'_> {
         {
             return overflow.push(key, |row| {
                 for (number, operand) in operands.iter().enumerate() {
-                    if let Some(operand) = operand {
-                        row.append(number.to_string(), *operand);
-                    }
+                    row.put(number, *operand)?;
                 }
                 Ok(())
             });
@@ -337,9 +336,7 @@ impl Filling<'_> {
             return overflow.push(key, |row| {
                 for (number, field) in stage.fields.iter().enumerate() {
                     let value = field.accumulation.operand.evaluate(&mut context)?;
-                    if let Some(value) = value.as_raw() {
-                        row.append(number.to_string(), value);
-                    }
+                    row.put(number, value.as_raw())?;
                 }
                 Ok(())
             });
@@ -382,7 +379,6 @@ impl Filling<'_> {
 struct Gathering {
     stage: Arc<Group>,
     before: Vec<Box<dyn RunningStage>>,
-    shape: RowShape,
 }
 
 impl Gathering {
@@ -390,18 +386,14 @@ impl Gathering {
         Gathering {
             stage: Arc::clone(stage),
             before,
-            shape: stage.row_shape(),
         }
     }
 }
 
 impl Gather for Gathering {
     fn gather(&mut self, source: &mut dyn Source, rows: &RefCell<GroupRows>) -> Result<()> {
-        let Gathering {
-            stage,
-            before,
-            shape,
-        } = self;
+        let Gathering { stage, before } = self;
+        let shape = stage.row_shape();
         rows.borrow_mut().collate(&stage.collation);
         Upstream::show_through(before, source, &mut |document| {
             stage.add_row(document, shape, &mut rows.borrow_mut())
@@ -460,10 +452,8 @@ impl Group {
             let values = plain.find(document)?;
             let (key, operands) = values.split_first().expect("the first value is the key");
             return rows.add(key.unwrap_or(RawValue::Null), |row| {
-                for number in shape.values() {
-                    group_rows::put(row, operands[*number]);
-                }
-                Ok(())
+                let mut numbers = shape.values().iter();
+                numbers.try_for_each(|number| group_rows::put(row, operands[*number]))
             });
         }
         let mut context = Context::new(document);
@@ -471,7 +461,7 @@ impl Group {
         rows.add(key.as_raw().unwrap_or(RawValue::Null), |row| {
             for number in shape.values() {
                 let operand = &self.fields[*number].accumulation.operand;
-                group_rows::put(row, operand.evaluate(&mut context)?.as_raw());
+                group_rows::put(row, operand.evaluate(&mut context)?.as_raw())?;
             }
             Ok(())
         })

@@ -14,7 +14,8 @@ use smallvec::{SmallVec, smallvec};
 use super::accumulators::Column;
 use crate::encode_collated;
 use crate::error::Result;
-use crate::memory::Charge;
+use crate::interrupts;
+use crate::memory::{Charge, bytes_of};
 use crate::sorter::{Row, Sorted, Sorter};
 use crate::spilling::{DiskUse, GROUPS};
 use crate::value_set::ValueSet;
@@ -25,6 +26,8 @@ const IN_MEMORY: u8 = 0;
 const ELSEWHERE: u8 = 1;
 /// The name of the group's key in a row; the others are the numbers of the fields.
 const KEY: &str = "k";
+/// A buffer of rows that has grown larger than this is not kept.
+const PAYLOAD_BYTES_KEPT: usize = 64 << 10;
 
 /// The bytes that the groups in memory may take, and whose crossing comes next.
 pub(super) struct GroupMemory {
@@ -41,6 +44,14 @@ pub(super) struct Overflow {
     /// Those of the row that is being made.
     key: Vec<u8>,
     payload: Vec<u8>,
+    /// The bytes of the longest payload so far.
+    charge: Charge,
+}
+
+/// A row that is being made: what each value adds to it is charged before it is copied.
+pub(super) struct RowBuilder<'o> {
+    document: DocumentBuilder<'o>,
+    charge: &'o mut Charge,
 }
 
 impl GroupMemory {
@@ -63,13 +74,7 @@ impl GroupMemory {
         match overflow {
             None => {
                 GROUPS.space(self.disk_use)?;
-                let sorter = Sorter::new(&GROUPS, None, self.disk_use);
-                *overflow = Some(Overflow {
-                    sorter: sorter.with_memory(self.bytes_max / 4),
-                    takes_all: false,
-                    key: Vec::new(),
-                    payload: Vec::new(),
-                });
+                *overflow = Some(Overflow::new(self.disk_use, self.bytes_max / 4));
                 self.limit = self.bytes_max / 4 * 3;
             }
             Some(overflow) => {
@@ -82,6 +87,16 @@ impl GroupMemory {
 }
 
 impl Overflow {
+    fn new(disk_use: DiskUse, bytes_max: usize) -> Overflow {
+        Overflow {
+            sorter: Sorter::new(&GROUPS, None, disk_use).with_memory(bytes_max),
+            takes_all: false,
+            key: Vec::new(),
+            payload: Vec::new(),
+            charge: Charge::default(),
+        }
+    }
+
     /// Whether a document of this group goes here. If so, `push` is next.
     pub fn takes(&mut self, groups: &ValueSet, key: RawValue<'_>) -> Result<bool> {
         self.key.clear();
@@ -102,18 +117,26 @@ impl Overflow {
         Ok(true)
     }
 
-    /// Keeps a document: the key of its group, and the values of the fields that `put_values` appends under their numbers.
+    /// Keeps a document: the key of its group, and the values of the fields that `put_values` puts.
     pub fn push(
         &mut self,
         key: RawValue<'_>,
-        put_values: impl FnOnce(&mut DocumentBuilder<'_>) -> Result<()>,
+        put_values: impl FnOnce(&mut RowBuilder<'_>) -> Result<()>,
     ) -> Result<()> {
         self.payload.clear();
-        let mut row = DocumentBuilder::new(&mut self.payload);
-        row.append(KEY, key);
+        let mut row = RowBuilder {
+            document: DocumentBuilder::new(&mut self.payload),
+            charge: &mut self.charge,
+        };
+        row.append(KEY, key)?;
         put_values(&mut row)?;
-        row.finish();
-        self.sorter.push(&self.key, &self.payload)
+        drop(row);
+        self.sorter.push(&self.key, &self.payload)?;
+        if self.payload.capacity() > PAYLOAD_BYTES_KEPT {
+            self.payload = Vec::new();
+            self.charge = Charge::default();
+        }
+        Ok(())
     }
 
     /// The rows by group.
@@ -123,6 +146,24 @@ impl Overflow {
             ahead: sorted.next()?,
             sorted,
         })
+    }
+}
+
+impl RowBuilder<'_> {
+    /// Puts the value of a field, None for Missing.
+    pub fn put(&mut self, number: usize, value: Option<RawValue<'_>>) -> Result<()> {
+        value.map_or(Ok(()), |value| self.append(&number.to_string(), value))
+    }
+
+    fn append(&mut self, name: &str, value: RawValue<'_>) -> Result<()> {
+        let value_bytes = bytes_of(value);
+        let bytes = self.document.len_bytes() + value_bytes;
+        if bytes > self.charge.bytes() {
+            self.charge.grow(bytes - self.charge.bytes())?;
+        }
+        interrupts::work_on_bytes(value_bytes)?;
+        self.document.append(name, value);
+        Ok(())
     }
 }
 
@@ -185,4 +226,35 @@ pub(super) fn add(
         memory.grow(column.add(group, value)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::doc;
+
+    use super::*;
+    use crate::error_code::ErrorCode;
+    use crate::memory::OPERATION_BYTES_MAX;
+
+    #[test]
+    fn a_row_with_a_document_many_times_is_refused_before_it_is_there() {
+        let mut overflow = Overflow::new(DiskUse::Denied, OPERATION_BYTES_MAX);
+        let document = doc! { "text": ("x".repeat(100_000)) };
+        let value = RawValue::Document(document.as_raw());
+        let pushed = |overflow: &mut Overflow, count: usize| {
+            overflow.key.clear();
+            overflow.key.push(ELSEWHERE);
+            overflow.push(RawValue::Null, |row| {
+                (0..count).try_for_each(|number| row.put(number, Some(value)))
+            })
+        };
+        pushed(&mut overflow, 2).unwrap();
+        assert_eq!(
+            (overflow.payload.capacity(), overflow.charge.bytes()),
+            (0, 0)
+        );
+        let refused = pushed(&mut overflow, 5000).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::EXCEEDED_MEMORY_LIMIT.0);
+        assert!(overflow.payload.len() <= OPERATION_BYTES_MAX);
+    }
 }

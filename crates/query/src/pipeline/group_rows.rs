@@ -3,6 +3,9 @@
 //! A row has its group's key, once for all rows of that group, and the values that accumulators will take, each once: a constant
 //! is in no row, nor is a field twice that several accumulators take. To take a row is then a few nanoseconds a value, where to read the
 //! document, to find its fields and to look for its group are hundreds.
+//!
+//! Rows wait beside what the operation is charged for, so that they are bounded: a document whose row or key would take more than
+//! `ROW_BYTES_MAX` gets none, and is shown to the stage's own thread instead.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Value};
 use smallvec::SmallVec;
@@ -10,12 +13,16 @@ use smallvec::SmallVec;
 use super::plain_values::PlainValues;
 use crate::error::Result;
 use crate::expression::Expression;
+use crate::memory::bytes_of;
 use crate::value_set::ValueSet;
 use crate::{Collation, Error};
 
 /// The name of a value in a row, and of the place of one that is Missing.
 const PRESENT: &str = "";
 const MISSING: &str = "m";
+
+/// The bytes that a row, or its key, may take.
+pub const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// The values that the accumulators take of a document, None for Missing.
 pub(super) type Operands<'v> = SmallVec<[Option<RawValue<'v>>; 8]>;
@@ -56,17 +63,21 @@ impl RowShape {
         plain: Option<&PlainValues>,
     ) -> RowShape {
         let mut values = Vec::<usize>::new();
+        let mut places_of_fields = vec![None; plain.map_or(0, PlainValues::field_count)];
         let places = operands.enumerate().map(|(number, operand)| match operand {
             Expression::Literal(value) => Operand::Constant(Some(value.clone())),
             Expression::Absent => Operand::Constant(None),
             _ => {
-                let is_same =
-                    |known: &usize| plain.is_some_and(|it| it.are_same(1 + *known, 1 + number));
-                let place = values.iter().position(is_same).unwrap_or_else(|| {
+                let mut next = || {
                     values.push(number);
                     values.len() - 1
-                });
-                Operand::Value(place)
+                };
+                let field = plain.and_then(|plain| plain.field_of(1 + number));
+                let known = field.and_then(|field| places_of_fields.get_mut(field));
+                Operand::Value(match known {
+                    Some(place) => *place.get_or_insert_with(next),
+                    None => next(),
+                })
             }
         });
         let operands = places.collect();
@@ -98,6 +109,16 @@ impl GroupRows {
         self.groups.is_empty()
     }
 
+    /// One row that takes about so many bytes.
+    #[cfg(test)]
+    pub fn of_bytes(bytes: usize) -> GroupRows {
+        GroupRows {
+            groups: vec![0],
+            values: vec![0; bytes],
+            ..GroupRows::default()
+        }
+    }
+
     /// The bytes that they take.
     pub fn held_bytes(&self) -> usize {
         self.key_bytes + self.groups.len() * size_of::<u32>() + self.values.len()
@@ -119,12 +140,15 @@ impl GroupRows {
         self.keys.collate(collation);
     }
 
-    /// Adds a row. `put_values` appends the values of the shape, by `put`.
+    /// Adds a row, unless it is too large for one. `put_values` appends the values of the shape, by `put`.
     pub(super) fn add(
         &mut self,
         key: RawValue<'_>,
         put_values: impl FnOnce(&mut DocumentBuilder<'_>) -> Result<()>,
     ) -> Result<()> {
+        if bytes_of(key) > ROW_BYTES_MAX {
+            return Err(too_large());
+        }
         let start = self.values.len();
         let mut row = DocumentBuilder::new(&mut self.values);
         let put = put_values(&mut row);
@@ -164,9 +188,61 @@ impl GroupRows {
 }
 
 /// Appends a value of a row, None for Missing.
-pub(super) fn put(row: &mut DocumentBuilder<'_>, value: Option<RawValue<'_>>) {
+pub(super) fn put(row: &mut DocumentBuilder<'_>, value: Option<RawValue<'_>>) -> Result<()> {
     match value {
+        Some(value) if row.len_bytes() + bytes_of(value) > ROW_BYTES_MAX => return Err(too_large()),
         Some(value) => row.append(PRESENT, value),
         None => row.append(MISSING, RawValue::Null),
     };
+    Ok(())
+}
+
+#[cold]
+fn too_large() -> Error {
+    Error::bad_value("a helper thread makes no rows of this size")
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_bson::{Document, doc};
+
+    use super::*;
+
+    fn row_of(rows: &mut GroupRows, key: &Document, values: &[RawValue<'_>]) -> Result<()> {
+        rows.add(RawValue::Document(key.as_raw()), |row| {
+            values.iter().try_for_each(|value| put(row, Some(*value)))
+        })
+    }
+
+    #[test]
+    fn a_row_or_a_key_that_is_too_large_leaves_nothing_behind() {
+        let (small, large) = (doc! { "a": 1 }, "x".repeat(ROW_BYTES_MAX / 2));
+        let large = doc! { "a": large };
+        let value = RawValue::Document(large.as_raw());
+        let mut rows = GroupRows::default();
+        row_of(&mut rows, &small, &[value]).unwrap();
+        let held = rows.held_bytes();
+        row_of(&mut rows, &small, &[value, value]).unwrap_err();
+        let key = doc! { "a": (large.clone()), "b": large };
+        row_of(&mut rows, &key, &[]).unwrap_err();
+        assert_eq!((rows.held_bytes(), rows.keys().len()), (held, 1));
+        assert!(held <= 2 * ROW_BYTES_MAX);
+    }
+
+    /// As many accumulators as a command may have.
+    #[test]
+    fn the_shape_of_very_many_accumulators_is_made_at_once() {
+        let names: Vec<String> = (0..300_000).map(|number| format!("$f{number}")).collect();
+        let operands: Vec<Expression> = names.iter().map(|name| field(name)).collect();
+        let plain = PlainValues::of(std::iter::once(&field("$k")).chain(&operands)).unwrap();
+        let begun = std::time::Instant::now();
+        let shape = RowShape::new(operands.iter(), Some(&plain));
+        assert_eq!(shape.values().len(), operands.len());
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    }
+
+    fn field(path: &str) -> Expression {
+        let context = crate::expression::ExpressionContext::default();
+        Expression::parse(RawValue::from(path), &context).unwrap()
+    }
 }

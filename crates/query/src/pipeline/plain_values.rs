@@ -60,11 +60,16 @@ impl PlainValues {
         })
     }
 
-    /// Whether two of the expressions are one field.
-    pub fn are_same(&self, one: usize, other: usize) -> bool {
-        match (self.sources.get(one), self.sources.get(other)) {
-            (Some(Source::Field(one)), Some(Source::Field(other))) => one == other,
-            _ => false,
+    /// The number of different fields that are looked for.
+    pub fn field_count(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The field that an expression is, by its number among the different ones; none for a constant.
+    pub fn field_of(&self, expression: usize) -> Option<usize> {
+        match self.sources.get(expression) {
+            Some(Source::Field(slot)) => Some(*slot),
+            _ => None,
         }
     }
 

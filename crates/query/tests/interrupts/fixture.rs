@@ -149,6 +149,13 @@ pub fn many_fields(count: i32) -> Document {
     })
 }
 
+/// A `$group` with so many accumulators, each of another field.
+pub fn group_of_firsts(count: i32) -> String {
+    let firsts = (0..count).map(|n| format!("a{n}: {{$first: '$f{n}'}}"));
+    let firsts = firsts.collect::<Vec<_>>().join(", ");
+    format!("[{{$group: {{_id: null, {firsts}}}}}]")
+}
+
 /// `$trim` of a text that consists of the last of many characters that go.
 pub fn trim_of_many() -> String {
     let chars: String = ('\u{4e00}'..='\u{9fff}').collect();

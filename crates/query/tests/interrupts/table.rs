@@ -209,6 +209,10 @@ pub fn table() -> Vec<(&'static str, Work)> {
             ),
         ),
         (
+            "$group with very many accumulators",
+            again(stages("one", &group_of_firsts(300_000))),
+        ),
+        (
             "$group with lists",
             stages(
                 "arrays",

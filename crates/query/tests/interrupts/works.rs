@@ -59,6 +59,15 @@ pub fn aggregate(collection: &'static str, pipeline: Value) -> Work {
     })
 }
 
+/// Work that is done again and again.
+pub fn again(work: Work) -> Work {
+    Box::new(move |fixture, operation| {
+        loop {
+            work(fixture, operation)?;
+        }
+    })
+}
+
 /// A pipeline that computes one field over and over.
 pub fn computing(collection: &'static str, expression: &str) -> Work {
     let stages = format!(
