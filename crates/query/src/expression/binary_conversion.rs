@@ -2,7 +2,7 @@
 //! byte order. What fails is ConversionFailure, so that `onError` answers for it.
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use quarry_bson::{ElementType, RawBinary, RawValue};
 
 use super::Evaluated;
@@ -143,7 +143,8 @@ pub(super) fn of_text<'a>(text: &str, format: Format, subtype: u8) -> Result<Eva
         _ if (format == Format::Uuid) != (subtype == UUID) => {
             Err("only the format uuid goes with the UUID subtype, and no other format".to_owned())
         }
-        Format::Base64 | Format::Auto => STANDARD.decode(text).map_err(|error| error.to_string()),
+        Format::Auto => Err("the format auto is for texts that are made".to_owned()),
+        Format::Base64 => STANDARD.decode(text).map_err(|error| error.to_string()),
         // With padding or without.
         Format::Base64Url => {
             (URL_SAFE_NO_PAD.decode(text.trim_end_matches('='))).map_err(|error| error.to_string())
@@ -170,7 +171,7 @@ pub(super) fn to_text<'a>(binary: RawBinary<'_>, format: Format) -> Result<Evalu
     let text = match format {
         Format::Auto if is_uuid => Ok(uuid_text(bytes)),
         Format::Auto | Format::Base64 => Ok(STANDARD.encode(bytes)),
-        Format::Base64Url => Ok(URL_SAFE.encode(bytes)),
+        Format::Base64Url => Ok(URL_SAFE_NO_PAD.encode(bytes)),
         Format::Hex => Ok(bytes.iter().map(|byte| format!("{byte:02X}")).collect()),
         Format::Utf8 => String::from_utf8(bytes.to_vec())
             .map_err(|_| "BinData does not represent a valid UTF-8 string"),

@@ -98,8 +98,16 @@ pub(super) fn parse_set(
     };
     let input = need(input, 4_161_109, &missing("input"))?;
     let input = Expression::read(input, variables)?;
+    let is_path = field.as_str().is_some_and(|field| field.starts_with('$'));
+    let is_object = field.as_document().is_some();
     let field = Expression::read(field, variables)?;
     match field.constant() {
+        _ if is_path => {
+            let text = format!(
+                "{name} requires 'field' to evaluate to a constant, and a field path is none: a name with a dollar stands in a $literal"
+            );
+            return Err(Error::location(4_161_108, text));
+        }
         Some(field) if field.as_str().is_some_and(|name| !name.contains('\0')) => {}
         Some(field) if field.as_str().is_some() => {
             let text = format!("{name} requires 'field' without an embedded null byte");
@@ -109,7 +117,8 @@ pub(super) fn parse_set(
             let kind = type_name(other.as_raw());
             let text =
                 format!("{name} requires 'field' to evaluate to type String, but got {kind}");
-            return Err(Error::location(4_161_107, text));
+            let code = if is_object { 4_161_106 } else { 4_161_107 };
+            return Err(Error::location(code, text));
         }
         None => {
             let text = format!(

@@ -186,6 +186,10 @@ pub(super) fn find_all<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<
                     None => break,
                 },
             };
+            // At the end of a text nothing is looked for, unless that is its beginning.
+            if from >= text.len() {
+                break;
+            }
         }
         Ok(())
     })?;

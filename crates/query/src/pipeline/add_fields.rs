@@ -32,11 +32,46 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }
     let mut leaves = Vec::new();
     collect(specification, fields, None, &mut leaves).map_err(in_stage)?;
+    refuse_conflicts(&leaves).map_err(in_stage)?;
     let metadata = specification.context.metadata_named();
     let fields = fields.to_owned_document();
     Transform::new(name, fields, Mode::Add, leaves, metadata)
         .map(one)
         .map_err(in_stage)
+}
+
+/// Whether a document is an expression and no sub-object. Fails for one that is both.
+fn is_expression(document: RawDocument<'_>) -> Result<bool> {
+    let mut operators = document
+        .iter()
+        .map(|field| field.name().as_bytes().starts_with(b"$"));
+    let is_expression = operators.next() == Some(true);
+    if document.len() > 1 && (is_expression || operators.any(|is_operator| is_operator)) {
+        let text = format!(
+            "an expression is the only field of its object, and nothing stands beside it: {document}"
+        );
+        return Err(Error::location(40181, text));
+    }
+    Ok(is_expression)
+}
+
+/// Refuses a field that is set twice, or of which both itself and a part are set.
+fn refuse_conflicts(leaves: &[Leaf]) -> Result<()> {
+    let mut paths: Vec<&FieldPath> = leaves.iter().map(|leaf| &leaf.path).collect();
+    // Whatever begins with a path stands right behind it.
+    paths.sort_by(|one, other| one.as_str().split('.').cmp(other.as_str().split('.')));
+    let conflict = paths.windows(2).find(|pair| pair[0].is_prefix_of(pair[1]));
+    match conflict {
+        None => Ok(()),
+        Some(pair) => {
+            let text = format!(
+                "specification contains two conflicting paths. Cannot specify both '{}' and '{}'",
+                pair[1].as_str(),
+                pair[0].as_str()
+            );
+            Err(Error::location(40176, text))
+        }
+    }
 }
 
 /// Recursion is bounded by the depth of the specification, a validated document.
@@ -47,14 +82,17 @@ fn collect(
     leaves: &mut Vec<Leaf>,
 ) -> Result<()> {
     for element in fields {
-        let path = FieldPath::parse_strictly(element.name().as_str()?)?;
-        let path = path.within(prefix)?;
+        let name = element.name().as_str()?;
+        if prefix.is_some() && name.contains('.') {
+            let text = format!("cannot use dotted field name '{name}' in a sub object");
+            return Err(Error::location(40183, text));
+        }
+        let path = FieldPath::parse_strictly(name)?.within(prefix)?;
         let value = element.value();
-        let nested = value.as_document().filter(|nested| {
-            nested
-                .first()
-                .is_some_and(|first| first.name().as_bytes().first() != Some(&b'$'))
-        });
+        let nested = match value.as_document() {
+            Some(nested) if !is_expression(nested)? => Some(nested).filter(|it| !it.is_empty()),
+            _ => None,
+        };
         match nested {
             Some(nested) => collect(specification, nested, Some(&path), leaves)?,
             None => leaves.push(Leaf {

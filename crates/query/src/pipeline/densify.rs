@@ -110,14 +110,7 @@ impl Densify {
         let range = range.ok_or_else(|| missing("range"))?;
         let (step, extent) = parse_range(range)?;
         let field = FieldPath::parse_strictly(field.ok_or_else(|| missing("field"))?)?;
-        if let Some(partition) = partitions.iter().find(|path| path.is_prefix_of(&field)) {
-            let text = format!(
-                "partitionByFields '{}' cannot include field '{}' that is being densified.",
-                partition.as_str(),
-                field.as_str()
-            );
-            return Err(Error::location(8_993_000, text));
-        }
+        refuse_overlap(&partitions, &field)?;
         if matches!(extent, Extent::Partition) && partitions.is_empty() {
             let text = "One cannot specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You may have meant to specify 'full' bounds.";
             return Err(Error::location(5_733_408, text));
@@ -131,6 +124,24 @@ impl Densify {
             collation: collation.clone(),
         })
     }
+}
+
+/// Refuses to partition by the field, or by what it is in or what is in it.
+fn refuse_overlap(partitions: &[FieldPath], field: &FieldPath) -> Result<()> {
+    for partition in partitions {
+        let code = match (field.is_prefix_of(partition), partition.is_prefix_of(field)) {
+            (true, _) => 8_993_000,
+            (false, true) => 9_554_500,
+            (false, false) => continue,
+        };
+        let text = format!(
+            "partitionByFields '{}' cannot include field '{}' that is being densified.",
+            partition.as_str(),
+            field.as_str()
+        );
+        return Err(Error::location(code, text));
+    }
+    Ok(())
 }
 
 fn parse_partitions(paths: RawValue<'_>) -> Result<Vec<FieldPath>> {
@@ -162,7 +173,14 @@ fn parse_range(range: RawDocument<'_>) -> Result<(Step, Extent)> {
 }
 
 fn parse_step(step: RawValue<'_>, unit: Option<&str>) -> Result<Step> {
-    let number = Number::from_raw(step).filter(|number| number.is_positive());
+    let number = Number::from_raw(step).ok_or_else(|| {
+        let kind = type_name(step);
+        let text = format!(
+            "BSON field '$densify.range.step' is the wrong type '{kind}', expected types '[int, decimal, double, long]'"
+        );
+        Error::type_mismatch(text)
+    })?;
+    let number = Some(number).filter(|number| number.is_positive());
     let number = number.ok_or_else(|| {
         let text =
             "The step parameter in a range statement must be a strictly positive numeric value";

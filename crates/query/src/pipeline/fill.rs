@@ -174,8 +174,19 @@ fn by_fields(value: RawValue<'_>) -> Result<Value> {
 fn read_way<'s>(name: &str, value: RawValue<'s>) -> Result<Way<'s>> {
     let RawValue::Document(given) = value else {
         let text = format!("The field '{name}' of $fill.output must be an object");
-        return Err(Error::type_mismatch(text));
+        return Err(Error::location(6_050_200, text));
     };
+    let is_known = |name: &[u8]| matches!(name, b"value" | b"method");
+    if let Some(unknown) = given
+        .iter()
+        .find(|field| !is_known(field.name().as_bytes()))
+    {
+        let text = format!(
+            "BSON field '$fill.output.{}' is an unknown field.",
+            unknown.name()
+        );
+        return Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text));
+    }
     let mut fields = given.iter();
     let (Some(only), None) = (fields.next(), fields.next()) else {
         let text = format!(
@@ -193,12 +204,6 @@ fn read_way<'s>(name: &str, value: RawValue<'s>) -> Result<Way<'s>> {
             let text = "Method must be either locf or linear";
             Err(Error::location(6_050_202, text))
         }
-        _ => {
-            let text = format!(
-                "BSON field '$fill.output.{}' is an unknown field.",
-                only.name()
-            );
-            Err(Error::new(ErrorCode::IDL_UNKNOWN_FIELD, text))
-        }
+        _ => Err(Error::location(6_050_202, "a field is filled by one way")),
     }
 }

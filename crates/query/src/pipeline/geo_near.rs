@@ -39,6 +39,9 @@ struct GeoNear {
     matcher: Matcher,
 }
 
+/// The options that are no more, and the codes that say so.
+const REMOVED: [(&str, i32); 3] = [("limit", 50_858), ("num", 50_857), ("start", 50_856)];
+
 pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     let RawValue::Document(asked) = specification.value else {
         let text = "the $geoNear stage specification must be an object";
@@ -46,11 +49,14 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     };
     for element in asked {
         let name = element.name().to_string_lossy();
-        if ["limit", "num"].contains(&name.as_ref()) {
-            let text = format!(
-                "$geoNear no longer supports the '{name}' parameter. Use a $limit stage instead."
-            );
-            return Err(Error::location(50_858, text));
+        if let Some((_, code)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+            let text = match name.as_ref() {
+                "start" => "$geoNear no longer supports the 'start' argument.".to_owned(),
+                _ => format!(
+                    "$geoNear no longer supports the '{name}' parameter. Use a $limit stage instead."
+                ),
+            };
+            return Err(Error::location(*code, text));
         }
         if !KNOWN.contains(&name.as_ref()) {
             return Err(Error::bad_value(format!(

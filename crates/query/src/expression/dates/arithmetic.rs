@@ -41,17 +41,22 @@ pub fn parse_add(
 }
 
 pub fn add<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    moved(call, context, Some)
+    moved(call, context, Ok)
 }
 
 pub fn subtract<'a>(call: &'a Call, context: &mut Context<'a>) -> Result<Evaluated<'a>> {
-    moved(call, context, i64::checked_neg)
+    moved(call, context, |amount| {
+        amount.checked_neg().ok_or_else(|| {
+            let text = format!("invalid $dateSubtract 'amount' parameter value: {amount}");
+            Error::location(6_045_000, text)
+        })
+    })
 }
 
 fn moved<'a>(
     call: &'a Call,
     context: &mut Context<'a>,
-    signed: fn(i64) -> Option<i64>,
+    signed: fn(i64) -> Result<i64>,
 ) -> Result<Evaluated<'a>> {
     let name = call.name();
     let (start, unit) = (call.argument(0, context)?, call.argument(1, context)?);
@@ -65,22 +70,41 @@ fn moved<'a>(
         let text = format!("{name} requires startDate to be convertible to a date");
         Error::location(5_166_403, text)
     })?;
-    let unit = unit.as_str().ok_or_else(|| {
+    let unit_name = unit.as_str().ok_or_else(|| {
         let text = format!("{name} expects string defining the time unit");
         Error::location(5_166_404, text)
     })?;
-    let unit = Unit::of(unit)
-        .ok_or_else(|| Error::failed_to_parse(format!("unknown time unit value: {unit}")))?;
+    let unit = Unit::of(unit_name)
+        .ok_or_else(|| Error::failed_to_parse(format!("unknown time unit value: {unit_name}")))?;
     let amount = amount.as_raw().and_then(|amount| amount.as_i64_exact());
     let amount = amount.ok_or_else(|| {
         let text = format!("{name} expects integer amount of time units");
         Error::location(5_166_405, text)
     })?;
-    let moved = signed(amount).and_then(|amount| move_by(start, unit, amount, &zone));
-    moved.map(date).ok_or_else(|| {
-        let text = format!("{name} overflowed");
-        Error::location(5_166_406, text)
-    })
+    let amount = signed(amount)?;
+    if amount_end(unit).is_some_and(|end| amount.unsigned_abs() >= end) {
+        let text = format!("invalid dateAdd 'amount' parameter value: {amount} {unit_name}");
+        return Err(Error::location(5_976_500, text));
+    }
+    move_by(start, unit, amount, &zone)
+        .map(date)
+        .ok_or_else(|| {
+            let text = format!("{name} overflowed");
+            Error::location(5_166_406, text)
+        })
+}
+
+/// The first amount of a unit that MongoDB refuses without adding it, in either direction: so much time does not fit between
+/// any two dates. Milliseconds have no such end.
+fn amount_end(unit: Unit) -> Option<u64> {
+    const DAYS: u64 = u64::MAX / DAY_MS.unsigned_abs() + 1;
+    const MONTHS: u64 = (DAYS / 365 + 1) * 12;
+    match unit {
+        Unit::Months(months) => Some(MONTHS / months.unsigned_abs()),
+        Unit::Days(days) => Some(DAYS / days.unsigned_abs()),
+        Unit::Fixed(1) => None,
+        Unit::Fixed(ms) => Some(DAYS * (DAY_MS / ms).unsigned_abs()),
+    }
 }
 
 /// None where the result or a step to it does not fit.

@@ -1,8 +1,7 @@
 //! `$dateFromString`: a date of a text, by a format or in one of the usual notations.
 //!
-//! Without a format these are read: `2024-01-31`, `2024/01/31`, `20240131`, `01/31/2024`, `31 Jan 2024`, `Jan 31, 2024`,
-//! `2024-W05-3`, each alone or followed by `T` or a blank, a time (`13:45`, `13:45:06`, `13:45:06.789`) and a zone (`Z`, `+01:00`,
-//! `Europe/Paris`). MongoDB's reader knows more of them, among them words such as `yesterday`; those are refused here.
+//! Keeps true: a text without a format is read by `without_format`, one with a format by the `Reader` here, and both name the
+//! parts of a date as `Fields`, which add up to a moment.
 
 use quarry_bson::RawValue;
 
@@ -10,11 +9,11 @@ use super::super::parameters::{call_of, need, parameters};
 use super::super::tree::Operator;
 use super::super::{Call, Context, Evaluated, Expression, Variables, type_name};
 use super::arguments::{date, zone_argument};
-use super::calendar::{
-    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, date_of, days_in_month, days_of, first_iso_week,
-};
-use super::text::{MONTHS, check_format};
-use super::zone::{Zone, parse_offset};
+use super::calendar::{MINUTE_MS, date_of, days_of};
+use super::fields::{Fields, fraction_ms, month_name};
+use super::text::check_format;
+use super::without_format;
+use super::zone::{NO_ZONE, Zone, read_zone};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::interrupts;
@@ -105,7 +104,7 @@ fn read_by(call: &Call, text: &Evaluated<'_>, format: &Evaluated<'_>, zone: &Zon
             Err("Trailing data")
         }
     });
-    read.map_err(|cause| reader.failure(cause))
+    read.map_err(|cause| failure(text, text.len() - reader.rest.len(), cause))
 }
 
 const LETTERS_READ: &str = "YmdHMSLjuGVzZbB%";
@@ -119,83 +118,14 @@ pub fn of_text(text: &str) -> Result<i64> {
 /// not name one itself.
 fn read_any(text: &str, zone: Option<&Zone>) -> Result<i64> {
     interrupts::work(text.len())?;
-    let mut reader = Reader::over(text.trim());
-    let read = reader
-        .read_usual()
-        .and_then(|()| reader.fields.moment(zone));
-    read.map_err(|cause| reader.failure(cause))
+    let text = text.trim();
+    let read = without_format::read(text)
+        .and_then(|fields| fields.moment(zone).map_err(|cause| (text.len(), cause)));
+    read.map_err(|(at, cause)| failure(text, at, cause))
 }
 
-/// The notations of a day, the more particular ones first.
-const DAYS: [&str; 9] = [
-    "%G-W%V-%u",
-    "%Y-%m-%d",
-    "%Y/%m/%d",
-    "%Y%m%d",
-    "%m/%d/%Y",
-    "%d %b %Y",
-    "%d-%b-%Y",
-    "%b %d, %Y",
-    "%b %d %Y",
-];
-
-/// The parts that a text has named.
-#[derive(Debug, Clone, Default)]
-struct Fields {
-    year: Option<i64>,
-    month: Option<i64>,
-    day: Option<i64>,
-    iso_year: Option<i64>,
-    iso_week: Option<i64>,
-    iso_day: Option<i64>,
-    hour: i64,
-    minute: i64,
-    second: i64,
-    millisecond: i64,
-    zone: Option<Zone>,
-}
-
-impl Fields {
-    fn moment(&self, zone: Option<&Zone>) -> Result<i64, &'static str> {
-        let days = self.days()?;
-        if self.hour > 23 || self.minute > 59 || self.second > 59 {
-            return Err("The parsed time was invalid");
-        }
-        let of_day = self.hour * HOUR_MS + self.minute * MINUTE_MS + self.second * SECOND_MS;
-        let local = days * DAY_MS + of_day + self.millisecond;
-        match (&self.zone, zone) {
-            (Some(_), Some(_)) => Err(
-                "you cannot pass in a date/time string with time zone information together with a timezone argument",
-            ),
-            (Some(zone), None) | (None, Some(zone)) => Ok(zone.to_utc(local)),
-            (None, None) => Ok(local),
-        }
-    }
-
-    fn days(&self) -> Result<i64, &'static str> {
-        const INCOMPLETE: &str =
-            "an incomplete date/time string has been found, with elements missing";
-        const INVALID: &str = "The parsed date was invalid";
-        if let Some(year) = self.iso_year {
-            let week = self.iso_week.ok_or(INCOMPLETE)?;
-            let day = self.iso_day.unwrap_or(1);
-            if !(1..=53).contains(&week) || !(1..=7).contains(&day) {
-                return Err(INVALID);
-            }
-            return Ok(first_iso_week(year) + (week - 1) * 7 + day - 1);
-        }
-        let year = self.year.ok_or(INCOMPLETE)?;
-        let (month, day) = self.month.zip(self.day).ok_or(INCOMPLETE)?;
-        if !(1..=12).contains(&month) || !(1..=days_in_month(year, month)).contains(&day) {
-            return Err(INVALID);
-        }
-        Ok(days_of(year, month, day))
-    }
-}
-
-/// A text on its way to a date.
+/// A text on its way to a date by a format.
 struct Reader<'t> {
-    text: &'t str,
     rest: &'t str,
     fields: Fields,
 }
@@ -203,79 +133,9 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn over(text: &'t str) -> Reader<'t> {
         Reader {
-            text,
             rest: text,
             fields: Fields::default(),
         }
-    }
-
-    fn failure(&self, cause: &str) -> Error {
-        let at = self.text.len() - self.rest.len();
-        let found = self.rest.chars().next();
-        let found = found.map_or_else(String::new, |found| format!(" '{found}'"));
-        let text = format!(
-            "Error parsing date string '{}'; {at}: {cause}{found}",
-            self.text
-        );
-        Error::new(ErrorCode::CONVERSION_FAILURE, text)
-    }
-
-    fn read_usual(&mut self) -> Result<(), &'static str> {
-        let known = DAYS.iter().any(|format| {
-            let mut attempt = Reader::over(self.text);
-            let ends_well = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
-            let is_read = attempt.read_format(format).is_ok() && ends_well(attempt.rest);
-            if is_read {
-                *self = attempt;
-            }
-            is_read
-        });
-        if !known {
-            return Err("The date is in no notation that is known, a format may be given");
-        }
-        if self.rest.is_empty() {
-            return Ok(());
-        }
-        if let Some(rest) = self.rest.strip_prefix(['T', 't']) {
-            self.rest = rest;
-            self.read_time()?;
-        } else if let Some(rest) = self.rest.strip_prefix(' ')
-            && rest.starts_with(|next: char| next.is_ascii_digit())
-        {
-            self.rest = rest;
-            self.read_time()?;
-        }
-        self.rest = self.rest.trim_start();
-        if !self.rest.is_empty() {
-            let zone = self.rest;
-            self.fields.zone = Some(zone_of(zone).ok_or("Unexpected character")?);
-            self.rest = "";
-        }
-        Ok(())
-    }
-
-    fn read_time(&mut self) -> Result<(), &'static str> {
-        self.read_format("%H:")?;
-        // Without a format a digit will do.
-        self.fields.minute = self.digits(1, 2)?;
-        if let Some(rest) = self.rest.strip_prefix(':') {
-            self.rest = rest;
-            self.fields.second = self.digits(1, 2)?;
-            self.read_fraction();
-        }
-        Ok(())
-    }
-
-    /// Digits behind a point: those beyond milliseconds are passed over.
-    fn read_fraction(&mut self) {
-        let Some(rest) = self.rest.strip_prefix(['.', ',']) else {
-            return;
-        };
-        let count = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let digits = rest.bytes().take(count).chain(std::iter::repeat(b'0'));
-        let digits = digits.take(3);
-        self.fields.millisecond = digits.fold(0, |ms, digit| ms * 10 + i64::from(digit - b'0'));
-        self.rest = &rest[count..];
     }
 
     fn read_format(&mut self, format: &str) -> Result<(), &'static str> {
@@ -308,7 +168,7 @@ impl<'t> Reader<'t> {
     fn read_part(&mut self, letter: char) -> Result<(), &'static str> {
         match letter {
             'Y' => self.fields.year = Some(self.digits(4, 4)?),
-            'G' => self.fields.iso_year = Some(self.digits(4, 4)?),
+            'G' => self.fields.iso_year = Some(self.digits(1, 4)?),
             'm' => self.fields.month = Some(self.digits(1, 2)?),
             'd' => self.fields.day = Some(self.digits(1, 2)?),
             'j' => self.day_of_year()?,
@@ -320,12 +180,8 @@ impl<'t> Reader<'t> {
             'L' => self.fields.millisecond = self.fraction_digits()?,
             'b' | 'B' => self.fields.month = Some(self.month_name()?),
             'z' => {
-                let end = self
-                    .rest
-                    .find(char::is_whitespace)
-                    .unwrap_or(self.rest.len());
-                let (zone, rest) = self.rest.split_at(end);
-                self.fields.zone = Some(zone_of(zone).ok_or("The timezone could not be found")?);
+                let (offset, rest) = read_zone(self.rest).ok_or(NO_ZONE)?;
+                self.fields.offset_ms = Some(offset);
                 self.rest = rest;
             }
             'Z' => {
@@ -337,7 +193,7 @@ impl<'t> Reader<'t> {
                 self.rest = self.rest.strip_prefix(['+', '-']).unwrap_or(self.rest);
                 let minutes = self.digits(1, 4)?;
                 let minutes = if sign == Some('-') { -minutes } else { minutes };
-                self.fields.zone = Some(Zone::Fixed(minutes * MINUTE_MS));
+                self.fields.offset_ms = Some(minutes * MINUTE_MS);
             }
             literal => self.literal(literal)?,
         }
@@ -364,35 +220,23 @@ impl<'t> Reader<'t> {
         Ok(number)
     }
 
-    /// Milliseconds as up to three digits of a fraction: `5` is half a second.
     fn fraction_digits(&mut self) -> Result<i64, &'static str> {
-        let before = self.rest.len();
-        let number = self.digits(1, 3)?;
-        let missing = 3 - (before - self.rest.len());
-        Ok((0..missing).fold(number, |ms, _| ms * 10))
+        let before = self.rest;
+        self.digits(1, 3)?;
+        Ok(fraction_ms(&before[..before.len() - self.rest.len()]))
     }
 
-    /// A month by its name or the first three letters of it.
     fn month_name(&mut self) -> Result<i64, &'static str> {
-        for (number, name) in (1..).zip(MONTHS) {
-            for name in [name, &name[..3]] {
-                let found = self.rest.get(..name.len());
-                if found.is_some_and(|found| found.eq_ignore_ascii_case(name)) {
-                    self.rest = &self.rest[name.len()..];
-                    return Ok(number);
-                }
-            }
-        }
-        Err("A textual month could not be found")
+        let (month, len) = month_name(self.rest).ok_or("A textual month could not be found")?;
+        self.rest = &self.rest[len..];
+        Ok(month)
     }
 }
 
-/// `Z`, a distance from UTC or the name of a zone.
-fn zone_of(text: &str) -> Option<Zone> {
-    if matches!(text, "Z" | "z") {
-        return Some(Zone::UTC);
-    }
-    parse_offset(text)
-        .map(Zone::Fixed)
-        .or_else(|| Zone::parse(text).ok())
+/// The error of a text that is no date, for a cause that was found so many bytes behind its beginning.
+fn failure(text: &str, at: usize, cause: &str) -> Error {
+    let found = text.get(at..).and_then(|rest| rest.chars().next());
+    let found = found.map_or_else(String::new, |found| format!(" '{found}'"));
+    let text = format!("Error parsing date string '{text}'; {at}: {cause}{found}");
+    Error::new(ErrorCode::CONVERSION_FAILURE, text)
 }

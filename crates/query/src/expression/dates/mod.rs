@@ -7,12 +7,15 @@
 mod arguments;
 mod arithmetic;
 mod calendar;
+mod fields;
 mod from_parts;
 mod from_string;
+mod notations;
 mod parts;
 mod text;
 mod truncate;
 mod unit;
+mod without_format;
 mod zone;
 
 pub(super) use arguments::milliseconds;

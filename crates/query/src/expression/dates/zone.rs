@@ -1,11 +1,14 @@
 //! Time zones: a name of the IANA database, or a distance from UTC such as `+02`, `-0330` and `+05:45`.
+//!
+//! A zone stands either in an argument of its own (`Zone::parse`), or within the text of a date (`read_zone`), where MongoDB
+//! takes abbreviations such as `CEST` and letters such as `A`, but no names of the database.
 
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use super::calendar::{DAY_MS, HOUR_MS, MINUTE_MS};
+use super::calendar::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use crate::error::{Error, Result};
 
 /// The rules as they were when the program was built: the machine may have none.
@@ -104,3 +107,122 @@ pub(super) fn parse_offset(text: &str) -> Option<i64> {
     let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
     Some(sign * (hours * HOUR_MS + minutes * MINUTE_MS))
 }
+
+/// The complaint about a text in which `read_zone` finds no zone: most often a name of the database stands there.
+pub(super) const NO_ZONE: &str =
+    "passing a time zone identifier as part of the string is not allowed";
+
+/// Reads the zone with which a text begins, behind blanks: a distance from UTC, also one behind `GMT`, an abbreviation, or the
+/// letter of a military zone. Parentheses around it are passed over. Gives the zone's milliseconds east of Greenwich and the
+/// text behind it.
+pub(super) fn read_zone(text: &str) -> Option<(i64, &str)> {
+    let text = text.trim_start_matches([' ', '\t', '(']);
+    let signed = text
+        .strip_prefix("GMT")
+        .filter(|rest| rest.starts_with(['+', '-']))
+        .unwrap_or(text);
+    let (offset, rest) = match signed.as_bytes().first()? {
+        b'+' => read_distance(&signed[1..])?,
+        b'-' => {
+            let (distance, rest) = read_distance(&signed[1..])?;
+            (-distance, rest)
+        }
+        _ => {
+            let end = text.find(|next: char| !next.is_ascii_alphabetic());
+            let (word, rest) = text.split_at(end.unwrap_or(text.len()));
+            (abbreviation_minutes(word)? * MINUTE_MS, rest)
+        }
+    };
+    Some((offset, rest.trim_start_matches(')')))
+}
+
+/// Reads the milliseconds of hours, of hours and minutes, or of hours, minutes and seconds, with or without colons: `2`, `02`,
+/// `330`, `0330`, `3:30`, `03:30`, `033015`, `03:30:15`.
+fn read_distance(text: &str) -> Option<(i64, &str)> {
+    let end = text.find(|next: char| !next.is_ascii_digit() && next != ':');
+    let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
+    let mut parts = digits.splitn(3, ':');
+    let (first, second, third) = (parts.next()?, parts.next(), parts.next());
+    let (hours, minutes, seconds) = match (first.len(), second, third) {
+        (1..=2, None, None) => (first, "0", "0"),
+        (3..=4, None, None) => (&first[..first.len() - 2], &first[first.len() - 2..], "0"),
+        (6, None, None) => (&first[..2], &first[2..4], &first[4..]),
+        (1..=2, Some(minutes), None) if minutes.len() <= 2 => (first, minutes, "0"),
+        (2, Some(minutes), Some(seconds)) if minutes.len() == 2 && seconds.len() == 2 => {
+            (first, minutes, seconds)
+        }
+        _ => return None,
+    };
+    let number = |part: &str| part.parse::<i64>().ok();
+    let distance = number(hours)? * HOUR_MS + number(minutes)? * MINUTE_MS;
+    Some((distance + number(seconds)? * SECOND_MS, rest))
+}
+
+/// The minutes east of Greenwich that an abbreviation stands for, in letters of either case.
+fn abbreviation_minutes(word: &str) -> Option<i64> {
+    if let &[letter] = word.as_bytes() {
+        return military_hours(letter.to_ascii_uppercase()).map(|hours| hours * 60);
+    }
+    let found = ABBREVIATIONS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word));
+    found.map(|&(_, minutes)| minutes)
+}
+
+/// The military zones are named eastward from A to M, westward from N to Y, and Z at Greenwich. J is none of them.
+fn military_hours(letter: u8) -> Option<i64> {
+    Some(match letter {
+        b'A'..=b'I' => i64::from(letter - b'A') + 1,
+        b'K'..=b'M' => i64::from(letter - b'K') + 10,
+        b'N'..=b'Y' => -i64::from(letter - b'N') - 1,
+        b'Z' => 0,
+        _ => return None,
+    })
+}
+
+/// Abbreviations of zones with their minutes east of Greenwich. One that is in use for several zones, such as `IST`, is left
+/// out, or stands for the zone that MongoDB takes it for.
+const ABBREVIATIONS: [(&str, i64); 42] = [
+    ("UTC", 0),
+    ("GMT", 0),
+    ("WET", 0),
+    ("WEST", 60),
+    ("BST", 60),
+    ("CET", 60),
+    ("CEST", 120),
+    ("MET", 60),
+    ("MEST", 120),
+    ("EET", 120),
+    ("EEST", 180),
+    ("MSK", 180),
+    ("MSD", 240),
+    ("WAT", 60),
+    ("CAT", 120),
+    ("SAST", 120),
+    ("EAT", 180),
+    ("SGT", 480),
+    ("AWST", 480),
+    ("JST", 540),
+    ("KST", 540),
+    ("ACST", 570),
+    ("ACDT", 630),
+    ("AEST", 600),
+    ("AEDT", 660),
+    ("NZST", 720),
+    ("NZDT", 780),
+    ("NST", -210),
+    ("NDT", -150),
+    ("AST", -240),
+    ("ADT", -180),
+    ("EST", -300),
+    ("EDT", -240),
+    ("CST", -360),
+    ("CDT", -300),
+    ("MST", -420),
+    ("MDT", -360),
+    ("PST", -480),
+    ("PDT", -420),
+    ("AKST", -540),
+    ("AKDT", -480),
+    ("HST", -600),
+];

@@ -7,6 +7,7 @@ use quarry_bson::compare::compare_values;
 use quarry_bson::{RawValue, Value};
 use quarry_keystring::Direction;
 
+use super::super::stage::Specification;
 use super::partition::Partition;
 use crate::error::{Error, Result};
 use crate::expression::number::Number;
@@ -32,10 +33,10 @@ pub struct Distances {
 }
 
 /// One end as it was given.
-enum End<'v> {
+enum End {
     Unbounded,
     Current,
-    Number(RawValue<'v>),
+    Number(Value),
 }
 
 impl Bounds {
@@ -43,7 +44,11 @@ impl Bounds {
     pub const WHOLE: Bounds = Bounds::Documents(None, None);
 
     /// Reads the option `window` of a field.
-    pub fn parse(value: RawValue<'_>, sort: Option<&Arc<SortPattern>>) -> Result<Bounds> {
+    pub fn parse(
+        value: RawValue<'_>,
+        sort: Option<&Arc<SortPattern>>,
+        specification: Specification<'_>,
+    ) -> Result<Bounds> {
         let RawValue::Document(options) = value else {
             return Err(Error::failed_to_parse("'window' field must be an object"));
         };
@@ -61,8 +66,8 @@ impl Bounds {
         }
         match (documents, range, unit) {
             (None, None, None) => Ok(Bounds::WHOLE),
-            (Some(documents), None, None) => by_documents(documents, sort),
-            (None, Some(range), unit) => by_range(range, unit, sort),
+            (Some(documents), None, None) => by_documents(ends(documents, specification)?, sort),
+            (None, Some(range), unit) => by_range(ends(range, specification)?, unit, sort),
             (Some(_), Some(_), _) => Err(Error::failed_to_parse(
                 "'window' field can specify either 'documents' or 'range', not both",
             )),
@@ -176,33 +181,39 @@ fn first_row(partition: &Partition<'_>, is_behind: impl Fn(RawValue<'_>) -> bool
     Ok(low)
 }
 
-fn ends(value: RawValue<'_>) -> Result<(End<'_>, End<'_>)> {
+fn ends(value: RawValue<'_>, specification: Specification<'_>) -> Result<(End, End)> {
     let pair = value.as_array().filter(|pair| pair.len() == 2);
     let Some(pair) = pair else {
         let text = format!("Window bounds must be a 2-element array: {value}");
         return Err(Error::failed_to_parse(text));
     };
     let (low, high) = (pair.get(0), pair.get(1));
-    Ok((end(low)?, end(high)?))
+    Ok((end(low, specification)?, end(high, specification)?))
 }
 
-fn end(value: Option<RawValue<'_>>) -> Result<End<'_>> {
-    match value {
-        Some(RawValue::String(name)) if name == "unbounded" => Ok(End::Unbounded),
-        Some(RawValue::String(name)) if name == "current" => Ok(End::Current),
-        Some(number) if number.is_number() => Ok(End::Number(number)),
-        _ => Err(Error::failed_to_parse(
-            "Window bounds must be 'unbounded', 'current', or a number.",
-        )),
-    }
+/// Reads an end, whose number may be an expression of constants.
+fn end(value: Option<RawValue<'_>>, specification: Specification<'_>) -> Result<End> {
+    let value = match value {
+        Some(RawValue::String(name)) if name == "unbounded" => return Ok(End::Unbounded),
+        Some(RawValue::String(name)) if name == "current" => return Ok(End::Current),
+        Some(RawValue::String(_)) | None => None,
+        Some(number) => specification
+            .expression(number)?
+            .folded()?
+            .constant()
+            .cloned(),
+    };
+    let number = value.filter(|value| value.as_raw().is_number());
+    number.map(End::Number).ok_or_else(|| {
+        Error::failed_to_parse("Window bounds must be 'unbounded', 'current', or a number.")
+    })
 }
 
-fn by_documents(value: RawValue<'_>, sort: Option<&Arc<SortPattern>>) -> Result<Bounds> {
-    let (low, high) = ends(value)?;
+fn by_documents((low, high): (End, End), sort: Option<&Arc<SortPattern>>) -> Result<Bounds> {
     let number = |end| match end {
         End::Unbounded => Ok(None),
         End::Current => Ok(Some(0)),
-        End::Number(value) => value.as_i64_exact().map(Some).ok_or_else(|| {
+        End::Number(value) => value.as_raw().as_i64_exact().map(Some).ok_or_else(|| {
             Error::failed_to_parse("Numeric document-based bounds must be an integer")
         }),
     };
@@ -221,19 +232,18 @@ fn by_documents(value: RawValue<'_>, sort: Option<&Arc<SortPattern>>) -> Result<
 }
 
 fn by_range(
-    value: RawValue<'_>,
+    (low, high): (End, End),
     unit: Option<RawValue<'_>>,
     sort: Option<&Arc<SortPattern>>,
 ) -> Result<Bounds> {
-    let (low, high) = ends(value)?;
     let unit = unit.map(read_unit).transpose()?;
     let number = |end| match end {
         End::Unbounded => Ok(None),
         End::Current => Ok(Some(RawValue::Int32(0).to_value())),
-        End::Number(value) if unit.is_some() && value.as_i64_exact().is_none() => Err(
+        End::Number(value) if unit.is_some() && value.as_raw().as_i64_exact().is_none() => Err(
             Error::failed_to_parse("With 'unit', range-based bounds must be an integer"),
         ),
-        End::Number(value) => Ok(Some(value.to_value())),
+        End::Number(value) => Ok(Some(value)),
     };
     let (low, high) = (number(low)?, number(high)?);
     if let (Some(low), Some(high)) = (&low, &high)

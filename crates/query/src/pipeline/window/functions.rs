@@ -28,6 +28,9 @@ static FUNCTIONS: &[(&str, Parse)] = &[
     ("$sum", accumulated::parse_sum),
 ];
 
+/// The accumulators of a `$group` that are no window functions.
+const NOT_OVER_WINDOWS: [&str; 1] = ["$mergeObjects"];
+
 /// Parses the function of a field.
 pub fn parse(given: Given<'_>) -> Result<Start> {
     let place = FUNCTIONS.binary_search_by_key(&given.name, |(name, _)| name);
@@ -35,7 +38,11 @@ pub fn parse(given: Given<'_>) -> Result<Start> {
         return parse(given);
     }
     let name = given.name;
-    match accumulated::parse(given)? {
+    let parsed = match NOT_OVER_WINDOWS.contains(&name) {
+        true => None,
+        false => accumulated::parse(given)?,
+    };
+    match parsed {
         Some(start) => Ok(start),
         None => {
             let text = format!("Unrecognized window function, {name}");

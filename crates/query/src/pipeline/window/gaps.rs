@@ -12,7 +12,6 @@ use crate::expression::sum::Addition;
 use crate::expression::{Expression, type_name};
 
 pub fn parse_locf(given: Given<'_>) -> Result<Start> {
-    given.sorted()?;
     given.without_window()?;
     let input = Arc::new(given.expression(given.value)?);
     Ok(Box::new(move || {

@@ -121,8 +121,11 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
             |known: &Output| known.path.is_prefix_of(path) || path.is_prefix_of(&known.path);
         interrupts::work(outputs.len())?;
         if outputs.iter().any(collides) {
-            let text = format!("Path collision at {}", path.as_str());
-            return Err(Error::location(31250, text));
+            let text = format!(
+                "$setWindowFields 'output' specification contains conflicting paths: '{}'",
+                path.as_str()
+            );
+            return Err(Error::location(6_307_900, text));
         }
         outputs.push(parsed);
     }
@@ -195,7 +198,7 @@ fn parse_output(
         name: function.name().as_str()?,
         value: function.value(),
         window: window
-            .map(|window| Bounds::parse(window, sort))
+            .map(|window| Bounds::parse(window, sort, specification))
             .transpose()?,
         sort,
         specification,
