@@ -261,6 +261,42 @@ def test_any_moment_can_be_restored_whatever_was_killed_in_between(model):
         model.check(found, times[-1])
 
 
+def test_the_backups_of_another_database_remove_nothing(model, tmp_path):
+    succeed("archive", "flush", "--dbpath", model.server.directory)
+    stranger = Quarry(tmp_path / "stranger", model.server.engine, ["--replSet", "rs0"]).start()
+    try:
+        create(stranger, tmp_path / "theirs")
+    finally:
+        stranger.kill()
+    before = sorted(path.name for path in model.archive.iterdir())
+    refused = quarry("archive", "remove", "--journalArchive", model.archive, "--from", tmp_path / "theirs")
+    assert refused.returncode == 1 and "not one of the database whose archive this is" in refused.stderr, refused
+    assert sorted(path.name for path in model.archive.iterdir()) == before
+
+
+def test_an_archive_that_has_lost_its_end_is_not_taken_for_whole(model):
+    create(model.server, model.repository)
+    with MongoClient(model.uri()) as client:
+        for number in range(3):
+            client.model.things.insert_one({"_id": number, "v": "x" * 10_000 * 4 ** (2 - number)})
+            succeed("archive", "flush", "--dbpath", model.server.directory)
+    model.kill()
+    pieces = sorted(model.archive.glob("*.piece"), key=lambda path: path.stat().st_mtime)
+    pieces[-1].unlink()
+    listed = quarry("archive", "list", "--journalArchive", model.archive)
+    assert listed.returncode == 1 and "pieces are missing" in listed.stderr, listed
+    flags = ["--from", model.repository, "--journalArchive", model.archive, "--dbpath", model.directory / "no"]
+    refused = quarry("restore", *flags, "--to", "latest")
+    assert refused.returncode == 1 and "pieces of the archive are missing" in refused.stderr, refused
+    assert not (model.directory / "no").exists()
+
+
+def test_an_archive_within_the_data_directory_is_refused(tmp_path):
+    within = ["--journalArchive", str(tmp_path / "data" / "archive")]
+    with pytest.raises(Exception, match="within the data directory"):
+        Quarry(tmp_path / "data", ENGINES[0], within).start()
+
+
 def test_a_wall_time_and_a_record_name_a_moment(model):
     create(model.server, model.repository)
     with MongoClient(model.uri()) as client:

@@ -319,6 +319,30 @@ def test_a_killed_backup_leaves_nothing_in_the_way(durable, tmp_path):
     assert not copies.exists()
 
 
+def test_a_repository_is_of_one_database_and_outside_of_it(durable, tmp_path):
+    repository = tmp_path / "repository"
+    create(durable, repository)
+    other = Quarry(tmp_path / "other", durable.engine).start()
+    try:
+        refused = quarry("backup", "create", "--dbpath", other.directory, "--to", repository)
+        assert refused.returncode == 1 and "is one of another database" in refused.stderr, refused
+    finally:
+        other.kill()
+    assert len(succeed("backup", "list", "--from", repository).splitlines()) == 1
+    # What is restored is the same database, which goes on in the same repository.
+    back = tmp_path / "back"
+    succeed("restore", "--from", repository, "--dbpath", back)
+    again = Quarry(back, durable.engine).start()
+    try:
+        create(again, repository)
+    finally:
+        again.kill()
+    within = durable.directory / "made" / "repository"
+    refused = quarry("backup", "create", "--dbpath", durable.directory, "--to", within)
+    assert refused.returncode == 1 and "within the data directory" in refused.stderr, refused
+    assert not within.parent.exists()
+
+
 def test_a_backup_gives_way_to_the_server(durable, tmp_path):
     fill(durable)
     begun = begin_slowly(durable, tmp_path / "repository")

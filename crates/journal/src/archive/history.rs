@@ -158,8 +158,10 @@ impl History {
             }
         }
         let mut freed = 0;
-        // Oldest first: what is cut off leaves no gap.
-        for piece in needless.iter().flat_map(|key| &self.segments[key].pieces) {
+        // Oldest first: what is cut off leaves no gap. A segment loses its end first: what nobody finishes ends a line, which is
+        // whole wherever it ends, and its beginning is known for needless by whoever goes on with this.
+        let pieces_of = |key: &Key| self.segments[key].pieces.iter().rev();
+        for piece in needless.iter().flat_map(pieces_of) {
             remove_if_there(files, &piece.name())?;
             freed += piece.bytes();
         }
@@ -200,6 +202,14 @@ impl History {
     /// Up to when the archive is known to have everything.
     pub fn tip(&self) -> Option<Tip> {
         self.tip
+    }
+
+    /// The tip, if the archive does not have all that it says: pieces are missing.
+    pub fn lost_tip(&self) -> Option<Tip> {
+        let tip = self.tip.filter(|tip| tip.lsn != 0)?;
+        let segment = self.segments.get(&tip.key());
+        let last_lsn = segment.map_or(0, ArchivedSegment::last_lsn);
+        (last_lsn < tip.lsn).then_some(tip)
     }
 
     /// The bytes of all pieces.

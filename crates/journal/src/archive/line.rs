@@ -57,6 +57,8 @@ pub struct Cut {
     pub is_certain: bool,
     /// The first record that the line has behind the moment, if the moment is in a gap of the line.
     pub gap_ends_before: Option<u64>,
+    /// The last record of the group that the moment's own record is in the middle of: a group is taken as a whole.
+    pub group_ends_at: Option<u64>,
 }
 
 /// The last group that belongs to the moment, as far as the line was followed.
@@ -214,7 +216,7 @@ impl Line {
             let later = take_from(history, stretch, moment, &mut taken)?;
             // A gap that begins the line hides nothing that the line could lead to.
             is_behind_gap &= taken.lsn == before && before != 0;
-            let Some(first_later_lsn) = later else {
+            let Some((first_later_lsn, last_later_lsn)) = later else {
                 continue;
             };
             let is_in_gap = is_behind_gap && !taken.ends(moment);
@@ -222,12 +224,17 @@ impl Line {
                 lsn: taken.lsn,
                 is_certain: !is_in_gap,
                 gap_ends_before: is_in_gap.then_some(first_later_lsn),
+                group_ends_at: match moment {
+                    Moment::Lsn(lsn) if lsn >= first_later_lsn => Some(last_later_lsn),
+                    _ => None,
+                },
             });
         }
         Ok(Cut {
             lsn: taken.lsn,
             is_certain: taken.ends(moment) || self.is_told(history, taken.lsn, moment),
             gap_ends_before: None,
+            group_ends_at: None,
         })
     }
 
@@ -250,13 +257,13 @@ impl Line {
     }
 }
 
-/// Takes the groups of the stretch that belong to the moment; the first record of the next one, if that one is later.
+/// Takes the groups of the stretch that belong to the moment; the first and the last record of the next one, if that one is later.
 fn take_from(
     history: &History,
     stretch: &Stretch,
     moment: Moment,
     taken: &mut Taken,
-) -> Result<Option<u64>> {
+) -> Result<Option<(u64, u64)>> {
     let segment = &history.segments[&stretch.key];
     let next_lsn = stretch.last_lsn + 1;
     for (number, piece) in segment.pieces.iter().enumerate() {
@@ -270,14 +277,14 @@ fn take_from(
             };
             continue;
         }
-        let mut first_later_lsn = None;
+        let mut later = None;
         segment.walk(&*history.files, piece.first_lsn, &mut |group, at| {
             // What a life wrote behind the place that the line leaves it at says nothing of the moment.
             if at > number || group.next_lsn() > next_lsn {
                 return ControlFlow::Break(());
             }
             if group.count > 0 && moment.is_before(group) {
-                first_later_lsn = Some(group.first_lsn);
+                later = Some((group.first_lsn, group.next_lsn() - 1));
                 return ControlFlow::Break(());
             }
             if group.count > 0 {
@@ -285,8 +292,8 @@ fn take_from(
             }
             ControlFlow::Continue(())
         })?;
-        if first_later_lsn.is_some() {
-            return Ok(first_later_lsn);
+        if later.is_some() {
+            return Ok(later);
         }
     }
     Ok(None)

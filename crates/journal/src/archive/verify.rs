@@ -107,21 +107,16 @@ impl History {
         if matches!(Tip::find(&*self.files)?, FoundTip::Damaged) {
             return Err(damaged(tip::NAME, 0, "it fails its checksum"));
         }
-        let Some(tip) = self.tip.filter(|tip| tip.lsn != 0) else {
+        let Some(tip) = self.lost_tip() else {
             return Ok(());
         };
         let segment = self.segments.get(&tip.key());
         let last_lsn = segment.map_or(0, ArchivedSegment::last_lsn);
-        match last_lsn >= tip.lsn {
-            true => Ok(()),
-            false => {
-                let why = format!(
-                    "it says that segment {} is here up to record {}, and {} is the last one",
-                    tip.sequence, tip.lsn, last_lsn
-                );
-                Err(damaged(tip::NAME, 0, &why))
-            }
-        }
+        let why = format!(
+            "it says that segment {} is here up to record {}, and {} is the last one",
+            tip.sequence, tip.lsn, last_lsn
+        );
+        Err(damaged(tip::NAME, 0, &why))
     }
 }
 

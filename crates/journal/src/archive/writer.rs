@@ -75,6 +75,8 @@ struct Live<'l> {
     before: Option<&'l Arc<Segment>>,
     /// The last one, which is being written.
     is_running: bool,
+    /// All that are there.
+    live: &'l [Arc<Segment>],
 }
 
 /// Where the journal stands as a round begins.
@@ -165,6 +167,7 @@ impl Archive {
                 segment,
                 before: live.get(index.wrapping_sub(1)),
                 is_running: index + 1 == live.len(),
+                live: &live,
             };
             let is_whole = self.add_segment(segments, &place, round, &mut archived)?;
             is_whole_so_far &= is_whole;
@@ -184,7 +187,7 @@ impl Archive {
         let full = &live[..live.len().saturating_sub(1)];
         let is_whole = |segment: &&Arc<Segment>| match self.last_piece(&key_of(segment)) {
             Some(last) => last.has_all(segment),
-            None => self.begins_after(segment).unwrap_or(false),
+            None => self.begins_after(segment, live),
         };
         let whole = full.iter().take_while(is_whole).last();
         whole.map_or(0, |segment| segment.header.sequence)
@@ -259,6 +262,7 @@ impl Archive {
             segment,
             before,
             is_running,
+            live,
         } = place;
         let (key, durable_lsn) = (key_of(segment), round.durable_lsn);
         let last = self.last_piece(&key);
@@ -277,7 +281,7 @@ impl Archive {
             // It may be given up by the next start, and its sequence used again.
             return Ok(false);
         }
-        if last.is_none() && !is_running && self.begins_after(segment)? {
+        if last.is_none() && !is_running && self.begins_after(segment, live) {
             return Ok(true);
         }
         let open = match segments.open(segment) {
@@ -295,18 +299,13 @@ impl Archive {
         Ok(is_ended)
     }
 
-    /// Whether the archive begins with a later segment than this one, which was removed from it then.
-    fn begins_after(&self, segment: &Segment) -> Result<bool> {
-        let Some((key, pieces)) = self.pieces.first_key_value() else {
-            return Ok(false);
-        };
-        if segment.header.sequence >= key.sequence {
-            return Ok(false);
-        }
-        // Data that was restored from an older backup writes such sequences once more. Small segments of one life may be made
-        // within one millisecond.
-        let (first, _) = pieces[0].segment_header(&*self.files)?;
-        Ok(segment.header.created_unix_ms <= first.created_unix_ms)
+    /// Whether the archive begins with a later segment than this one, which was removed from it then. Data that was restored from an
+    /// older backup writes lower sequences once more, which were in no archive: the archive has no later segment of that journal.
+    fn begins_after(&self, segment: &Segment, live: &[Arc<Segment>]) -> bool {
+        let sequence = segment.header.sequence;
+        let has_lower = (self.pieces.keys().next()).is_none_or(|first| first.sequence <= sequence);
+        let mut later = live.iter().filter(|other| other.header.sequence > sequence);
+        !has_lower && later.any(|other| self.pieces.contains_key(&key_of(other)))
     }
 
     /// Whether the archive has something, and not all of the segment that comes before this one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use quarry_journal::archive::Moment;
-use quarry_journal::files::simulated::Crash;
+use quarry_journal::files::simulated::{Crash, NameFault};
 use quarry_journal::renew::{self, Remains};
 use quarry_journal::{Journal, Level, SimulatedFiles};
 
@@ -194,8 +194,11 @@ fn forked(last_lsn: u64) -> (SimulatedFiles, Journal) {
     let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
     let journal = open(&files);
     let (restored, backup_lsn) = backup_of(&journal);
-    write_up_to(&journal, 1, 90);
-    journal.archive(&mut archive(&archived), true).unwrap();
+    // The last segment stays in several pieces.
+    for lsn in [80, 86, 89, 90] {
+        write_up_to(&journal, 1, lsn);
+        journal.archive(&mut archive(&archived), true).unwrap();
+    }
     let before = history(&archived);
     before
         .rebuild(
@@ -233,6 +236,64 @@ fn the_end_of_a_given_up_life_is_removed() {
     let left = history(&archived);
     let ranges = left.lines().unwrap()[0].ranges(&left);
     assert_eq!((ranges.len(), ranges[0].last_lsn), (1, 200));
+}
+
+#[test]
+fn a_removal_that_stops_anywhere_leaves_a_whole_archive_and_is_gone_on_with() {
+    let mut is_done = false;
+    let mut call = 0;
+    while !is_done {
+        let (archived, _journal) = forked(200);
+        let before = history(&archived);
+        archived.inject_name_fault(archived.name_calls() + call, NameFault::Io);
+        is_done = before.remove_before(&archived, 150).is_ok();
+        let found = archived.crash(Crash::Kill, 0);
+        let left = history(&found);
+        let damages = left.verify(&mut |_| {});
+        assert!(damages.is_empty(), "call {call}: {damages:?}");
+        left.remove_before(&found, 150).unwrap();
+        assert_eq!(history(&found).lines().unwrap().len(), 1, "call {call}");
+        call += 1;
+    }
+    assert!(call > 4);
+}
+
+/// A backup of long ago was restored on a machine whose clock is behind: its segments are older than those that the archive begins with.
+#[test]
+fn lower_segments_of_another_life_are_not_taken_for_removed_ones() {
+    let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
+    let journal = open(&files);
+    let (restored, _) = backup_of(&journal);
+    let other = open(&restored);
+    write_up_to(&other, 2, 120);
+    write_up_to(&journal, 1, 300);
+    journal.archive(&mut archive(&archived), true).unwrap();
+    history(&archived).remove_before(&archived, 250).unwrap();
+    other.archive(&mut archive(&archived), true).unwrap();
+    let history = history(&archived);
+    let lines = history.lines().unwrap();
+    let line = lines
+        .iter()
+        .find(|line| line.incarnation() == other.incarnation());
+    let ranges = line.unwrap().ranges(&history);
+    assert_eq!(ranges.len(), 1);
+    assert_eq!((ranges[0].first_lsn, ranges[0].last_lsn), (1, 120));
+}
+
+#[test]
+fn a_record_in_the_middle_of_a_group_names_where_the_group_ends() {
+    let (files, archived) = (SimulatedFiles::new(), SimulatedFiles::new());
+    let journal = open(&files);
+    write_groups(&journal, 1, 40, 4);
+    journal.archive(&mut archive(&archived), true).unwrap();
+    let history = history(&archived);
+    let line = &history.lines().unwrap()[0];
+    for lsn in 1..=40 {
+        let cut = line.cut_at(&history, Moment::Lsn(lsn)).unwrap();
+        let whole = lsn / 4 * 4;
+        let ends_at = (whole < lsn).then_some(whole + 4);
+        assert_eq!((cut.lsn, cut.group_ends_at), (whole, ends_at), "{lsn}");
+    }
 }
 
 /// Both lives end at the same record, in segments of the same sequence.

@@ -17,6 +17,7 @@ use quarry_journal::archive::{Archive, Archived};
 use quarry_journal::{Error, RealFiles};
 
 use crate::observe::log;
+use crate::process::data_directory::{WITHIN_DBPATH, leads_into};
 
 /// How often somebody who waits for another round looks whether it is still wanted.
 const WAIT_TICK: Duration = Duration::from_millis(20);
@@ -56,13 +57,16 @@ pub struct ArchiveState {
 }
 
 impl JournalArchive {
-    /// Opens the archive, or begins it. The error is one line that names it.
-    pub fn open(path: &Path, database: &Database) -> Result<JournalArchive, String> {
+    /// Opens the archive, or begins it, outside the data directory. The error is one line that names it.
+    pub fn open(path: &Path, dbpath: &Path, database: &Database) -> Result<JournalArchive, String> {
         let bad =
             |why: &dyn std::fmt::Display| format!("journalArchive: `{}`: {why}", path.display());
         let Some(identity) = database.journal().identity() else {
             return Err(bad(&"the journal is not in files"));
         };
+        if leads_into(path, dbpath) {
+            return Err(bad(&WITHIN_DBPATH));
+        }
         let files = RealFiles::open_archive(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => bad(&"another process writes it"),
             _ => bad(&error),

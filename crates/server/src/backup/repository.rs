@@ -221,7 +221,11 @@ impl Repository {
             needed.extend(files.into_iter().flat_map(|file| file.chunks));
         }
         let ids: BTreeSet<&String> = ids.iter().collect();
-        let manifests: Vec<String> = ids.into_iter().map(|id| manifest_file(id)).collect();
+        let mut manifests: Vec<String> = ids.into_iter().map(|id| manifest_file(id)).collect();
+        // Nobody else writes now: a draft was left by somebody who was killed.
+        let drafts = self.place.list(MANIFESTS).map_err(bad)?.into_iter();
+        let drafts = drafts.filter(|file| file.name.ends_with(DRAFT_SUFFIX));
+        manifests.extend(drafts.map(|file| file.name));
         self.place.remove(&manifests).map_err(bad)?;
         self.place.sync(MANIFESTS).map_err(bad)?;
         let mut unneeded = self.place.list(CHUNKS).map_err(bad)?;

@@ -21,6 +21,20 @@ pub const RESTORING_FILE: &str = "quarry.restoring";
 pub const RESTORE_CUT_OFF: &str =
     "a backup was being restored into it, and that has not ended: remove it and restore again";
 
+/// Why a copy of the data is not kept in that place.
+pub const WITHIN_DBPATH: &str = "it is within the data directory, whose disk and removal it would share: choose a place outside";
+
+/// Whether a path leads into a directory, or is it, wherever links lead. A place that is not made yet is where its parent is.
+pub fn leads_into(path: &Path, directory: &Path) -> bool {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut places = absolute.ancestors();
+    let place = places.find_map(|place| fs::canonicalize(place).ok());
+    let directory = fs::canonicalize(directory).ok();
+    place
+        .zip(directory)
+        .is_some_and(|(place, directory)| place.starts_with(directory))
+}
+
 /// A directory that this process alone uses, until drop.
 pub struct DataDirectory {
     path: PathBuf,

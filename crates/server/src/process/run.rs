@@ -513,8 +513,8 @@ fn open(
             Some(opened.map_err(|why| bad(&why))?)
         }
     };
-    let journal_archive =
-        (config.journal_archive.path.as_ref()).map(|path| JournalArchive::open(path, &database));
+    let journal_archive = (config.journal_archive.path.as_ref())
+        .map(|path| JournalArchive::open(path, &config.data_directory, &database));
     // Somebody who wants an archive is not served without one: an address that is wrong would be noticed when it is needed.
     let journal_archive = journal_archive
         .transpose()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quarry_bson::{RawValue, doc};
 use quarry_journal::archive::{History, Line, Range, Tip};
-use quarry_journal::{Files, RealFiles};
+use quarry_journal::{Files, RealFiles, SegmentHeader};
 use quarry_tools::Progress;
 
 use crate::backup::address::Address;
@@ -80,7 +80,13 @@ fn list(path: &Path, from: Option<&Address>, key_file: Option<&Path>) -> Result<
             print_restorable(repository, line, &history, tip)?;
         }
     }
-    Ok(())
+    match history.lost_tip() {
+        None => Ok(()),
+        Some(tip) => Err(format!(
+            "pieces are missing: the archive had all up to record {} of line {:016x}; `quarry archive verify` names what is missing",
+            tip.lsn, tip.incarnation
+        )),
+    }
 }
 
 fn print_ranges(line: &Line, history: &History, tip: Option<Tip>) {
@@ -189,14 +195,21 @@ fn verify(path: &Path) -> Result<()> {
 fn remove(path: &Path, from: &RepositoryFlags) -> Result<()> {
     let bad = |why: &dyn std::fmt::Display| format!("`{}`: {why}", path.display());
     let repository = open(from, Access::Read)?;
+    let history = History::read(files(path)?).map_err(|error| bad(&error))?;
     let mut oldest = None;
     for id in repository.ids()? {
-        // One that cannot be read may need any of it.
-        let lsn = repository.manifest(&id)?.lsn;
-        oldest = Some(oldest.map_or(lsn, |oldest: u64| oldest.min(lsn)));
+        // One that cannot be read may need any of it, and the record numbers of another database say nothing here.
+        let backup = repository.manifest(&id)?;
+        let segments = moment::segments_of(&repository, &backup)?;
+        let is_own = |header: &SegmentHeader| header.identity == *history.identity();
+        if segments.is_empty() || !segments.iter().all(is_own) {
+            return Err(format!(
+                "backup `{id}` is not one of the database whose archive this is: nothing was removed"
+            ));
+        }
+        oldest = Some(oldest.map_or(backup.lsn, |oldest: u64| oldest.min(backup.lsn)));
     }
     let oldest = oldest.ok_or("the repository holds no backup: nothing was removed")?;
-    let history = History::read(files(path)?).map_err(|error| bad(&error))?;
     let writable = RealFiles::open_beside(path).map_err(|error| bad(&error))?;
     let freed = history.remove_before(&writable, oldest);
     let freed = freed.map_err(|error| bad(&error))?;

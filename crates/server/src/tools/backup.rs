@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use quarry_bson::{Document, RawDocument, RawValue, doc};
+use quarry_journal::inspect;
 use quarry_tools::Progress;
 use rustix::fs::{Advice, fadvise};
 
@@ -21,8 +22,9 @@ use crate::backup::place::{Access, Trust};
 use crate::backup::repository::{NewChunks, Repository};
 use crate::backup::steps;
 use crate::process::config::{BackupCommand, CreateBackup, RepositoryFlags};
-use crate::process::data_directory::PORT_FILE;
+use crate::process::data_directory::{PORT_FILE, WITHIN_DBPATH, leads_into};
 use crate::tools::link::Link;
+use crate::tools::moment;
 use crate::tools::say::say;
 
 /// The server copies what cannot be shared by name before it replies: libmdbx's whole file.
@@ -64,6 +66,11 @@ pub fn run(command: &BackupCommand) -> ExitCode {
 
 fn create(options: &CreateBackup) -> Result<()> {
     give_way();
+    if let Address::Directory(path) = &options.to
+        && leads_into(path, &options.dbpath)
+    {
+        return Err(format!("`{}`: {WITHIN_DBPATH}", path.display()));
+    }
     let repository = Repository::open(&options.to, Access::Add, options.key_file.as_deref())?;
     let trust = match options.reread {
         true => Trust::Content,
@@ -71,6 +78,7 @@ fn create(options: &CreateBackup) -> Result<()> {
     };
     let begun = Instant::now();
     let mut copy = OpenCopy::open(options)?;
+    refuse_strangers(&repository, &copy)?;
     let mut manifest = copy.manifest();
     let mut reading = Reading {
         chunks: repository.begin(trust)?,
@@ -103,6 +111,26 @@ fn create(options: &CreateBackup) -> Result<()> {
         begun.elapsed().as_secs_f64(),
     );
     Ok(())
+}
+
+/// Refuses a repository whose backups are of another database: by age, by number and by place in a history they would be
+/// taken for backups of this one. One that cannot be read says nothing.
+fn refuse_strangers(repository: &Repository, copy: &OpenCopy) -> Result<()> {
+    let mut newest_first = repository.ids()?.into_iter().rev();
+    let known = newest_first.find_map(|id| {
+        let manifest = repository.manifest(&id).ok()?;
+        let segments = moment::segments_of(repository, &manifest).ok()?;
+        Some((id, segments.first()?.identity.database))
+    });
+    let Some((id, theirs)) = known else {
+        return Ok(());
+    };
+    match copy.database()? {
+        Some(own) if own != theirs => Err(format!(
+            "backup `{id}` of the repository is one of another database: each has a repository of its own"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The backup cursor of a server, and what it has told.
@@ -189,6 +217,24 @@ impl OpenCopy {
     fn close(mut self) {
         let command = doc! { "killCursors": "$cmd.aggregate", "cursors": [self.cursor] };
         let _ = self.link.run(&command);
+    }
+
+    /// The UUID of the database, as a segment of its journal names it; none where the copy has no segment.
+    fn database(&self) -> Result<Option<[u8; 16]>> {
+        let segment = self
+            .files
+            .iter()
+            .find(|(path, _)| path.ends_with(".segment"));
+        let Some((path, bytes)) = segment else {
+            return Ok(None);
+        };
+        let failed = |error: io::Error| format!("`{path}`: {error}");
+        let (mut from, mut head) = (File::open(path).map_err(failed)?, Vec::new());
+        let wanted = (*bytes).min(CHUNK_BYTES as u64) as usize;
+        steps::read(&mut from, wanted, &mut head).map_err(failed)?;
+        let header = inspect::segment_header(path, &head);
+        let header = header.map_err(|error| error.to_string())?;
+        Ok(Some(header.identity.database))
     }
 
     fn bytes(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! The moment that a restore goes on to: how it is written, the place in the archive that it names, and the backup that the way
 //! to it begins with.
 
-use quarry_journal::archive::{Cut, History, Line, Moment};
-use quarry_journal::inspect;
+use quarry_journal::archive::{Cut, History, Line, Moment, Tip};
+use quarry_journal::{SegmentHeader, inspect};
 
 use crate::backup::manifest::{CHUNK_BYTES, Manifest};
 use crate::backup::repository::{Failure, Repository, chunk_bytes};
@@ -53,12 +53,12 @@ pub fn parse(options: &RestoreMoment) -> Result<Option<Moment>> {
 pub fn find(
     files: &std::sync::Arc<dyn quarry_journal::Files>,
     moment: Moment,
-    line: Option<&str>,
+    name: Option<&str>,
 ) -> Result<Way> {
     let question = |history: &History| -> quarry_journal::Result<Option<(Line, Cut)>> {
         let lines = history.lines()?;
         let name_of = |line: &Line| format!("{:016x}", line.incarnation());
-        let wanted = match line {
+        let wanted = match name {
             Some(name) => lines.into_iter().find(|line| name_of(line) == name),
             None => lines.into_iter().next_back(),
         };
@@ -70,16 +70,51 @@ pub fn find(
     };
     let found = History::ask(files, &question).map_err(|error| error.to_string())?;
     let (history, Some((line, cut))) = found else {
-        return Err(match line {
+        return Err(match name {
             Some(name) => format!("the archive has no line `{name}`"),
             None => "the archive has no records yet".into(),
         });
     };
+    refuse_uncertain(&history, &line, &cut, moment, name.is_some())?;
+    Ok(Way { history, line, cut })
+}
+
+/// Refuses a place in a line that is not what the moment means, or of which that is not known.
+fn refuse_uncertain(
+    history: &History,
+    line: &Line,
+    cut: &Cut,
+    moment: Moment,
+    is_named: bool,
+) -> Result<()> {
     if let Some(first_lsn) = cut.gap_ends_before {
         return Err(format!(
             "that moment is in a gap of the archive: records {} to {} are missing, and nobody can say which of them come before it",
             cut.lsn + 1,
             first_lsn - 1
+        ));
+    }
+    let ends_too_early = |tip: &Tip| {
+        let is_tips = line.incarnation() == tip.incarnation;
+        match is_named {
+            true => is_tips && moment == Moment::Latest,
+            // The latest line that is there is another one than that which was.
+            false => !is_tips || moment == Moment::Latest,
+        }
+    };
+    if let Some(tip) = history.lost_tip().filter(ends_too_early) {
+        return Err(format!(
+            "pieces of the archive are missing: it had all up to record {} of line {:016x}; `quarry archive verify` names what is missing, and `--line {:016x} --to-lsn {}` goes on to the end of the latest line that is there",
+            tip.lsn,
+            tip.incarnation,
+            line.incarnation(),
+            cut.lsn
+        ));
+    }
+    if let Some(last_lsn) = cut.group_ends_at {
+        return Err(format!(
+            "that record is one of a group, which a restore takes as a whole: `--to-lsn {}` ends before the group, `--to-lsn {last_lsn}` behind it",
+            cut.lsn
         ));
     }
     if !cut.is_certain {
@@ -88,7 +123,7 @@ pub fn find(
             cut.lsn
         ));
     }
-    Ok(Way { history, line, cut })
+    Ok(())
 }
 
 /// The latest backup that the way to the moment goes on from; only that with the name, if one is given.
@@ -129,6 +164,18 @@ pub fn goes_on(
     history: &History,
     cut_lsn: u64,
 ) -> std::result::Result<bool, Failure> {
+    let segments = segments_of(repository, backup)?;
+    let is_of_database = segments
+        .iter()
+        .all(|header| header.identity == *history.identity());
+    Ok(is_of_database && line.goes_on_from(history, &segments, backup.lsn, cut_lsn))
+}
+
+/// The journal's segments that the backup has, in their order. Each names the database and the engine that it is of.
+pub fn segments_of(
+    repository: &Repository,
+    backup: &Manifest,
+) -> std::result::Result<Vec<SegmentHeader>, Failure> {
     let mut segments = Vec::new();
     for file in &backup.files {
         let is_segment = file.name.starts_with(JOURNAL) && file.name.ends_with(".segment");
@@ -140,10 +187,7 @@ pub fn goes_on(
         segments.push(header.map_err(|error| error.to_string())?);
     }
     segments.sort_by_key(|header| header.sequence);
-    let is_of_database = segments
-        .iter()
-        .all(|header| header.identity == *history.identity());
-    Ok(is_of_database && line.goes_on_from(history, &segments, backup.lsn, cut_lsn))
+    Ok(segments)
 }
 
 /// A moment as people read it.

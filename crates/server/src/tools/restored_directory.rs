@@ -57,7 +57,10 @@ impl RestoredDirectory {
     /// Removes what was restored, and the directory if it was not there before.
     pub fn remove(self) -> Result<(), String> {
         let removed = match &self.before {
-            None => fs::remove_dir_all(&self.path),
+            None => {
+                // The lock goes with the directory.
+                empty(&self.path, &[LOCK_FILE.into()]).and_then(|()| fs::remove_dir_all(&self.path))
+            }
             Some(before) => empty(&self.path, before),
         };
         removed.map_err(|error| format!("`{}` could not be removed: {error}", self.path.display()))
@@ -99,6 +102,7 @@ fn empty(path: &Path, stay: &[OsString]) -> io::Result<()> {
             false => fs::remove_file(&entry)?,
         }
     }
+    sync(path)?;
     fs::remove_file(path.join(RESTORING_FILE))
 }
 
