@@ -167,9 +167,6 @@ def test_damaged_files_are_refused_with_the_place(server, filled, tmp_path):
     file.write_bytes(whole[:first] + b"\xff\xff\xff\x7f" + whole[first + 4 :])
     assert f"many.bson` at byte {first}: a document of 2147483647 bytes" in fail(*target, tmp_path / "dump")
     file.unlink()
-    emptied = quarry(*target, tmp_path / "dump")
-    assert emptied.returncode == 0, emptied.stderr
-    assert f"`{filled.name}.many` has no file of documents" in emptied.stderr.decode()
     unfinished = file.with_name("many.bson.part")
     unfinished.write_bytes(whole[:-3])
     assert "many.bson.part`: the dump was cut off" in fail(*target, tmp_path / "dump")
@@ -186,6 +183,44 @@ def test_damaged_files_are_refused_with_the_place(server, filled, tmp_path):
     at = archive.index(bson.encode({"_id": 17, "n": 3, "text": "x" * 17}))
     changed = archive[: at + 9] + b"\x18" + archive[at + 10 :]
     assert "checksum" in fail(*target, "--archive", "--dryRun", data=changed)
+
+
+@pytest.mark.parametrize("flags", [[], ["--gzip"]], ids=str)
+def test_a_collection_without_its_file_of_documents_is_not_dropped(server, filled, tmp_path, flags):
+    fill_series(filled)
+    succeed("dump", "--uri", server.uri, "--db", filled.name, "--out", tmp_path, *flags)
+    before, series_before = state(filled), series_state(filled)
+    restore = ["restore-dump", "--uri", server.uri]
+    ending = ".gz" if flags else ""
+    for name, written_under in (("many", "many"), ("empty", "empty"), ("weather", "system.buckets.weather")):
+        file = tmp_path / filled.name / f"{written_under}.bson{ending}"
+        whole = file.read_bytes()
+        file.unlink()
+        for more in ([], ["--dryRun"]):
+            said = fail(*restore, "--drop", tmp_path, *more)
+            assert f"{written_under}.bson{ending}`: the file is missing" in said and f"`{filled.name}.{name}`" in said
+        one = ["--db", filled.name, "--collection", name, file]
+        assert f"{written_under}.bson{ending}`" in fail(*restore, "--drop", *one)
+        assert state(filled) == before and series_state(filled) == series_before
+        ended = quarry(*restore, tmp_path, "--dryRun")
+        assert ended.returncode == 0 and f"`{filled.name}.{name}` has no file of documents" in ended.stderr.decode()
+        file.write_bytes(whole)
+    # A view has none.
+    succeed(*restore, "--drop", tmp_path)
+    assert state(filled)[0] == before[0]
+
+
+def test_a_collection_without_its_metadata_is_restored_and_named(server, database, tmp_path):
+    database.things.insert_one({"_id": 1})
+    database.things.create_index("a")
+    succeed("dump", "--uri", server.uri, "--db", database.name, "--out", tmp_path)
+    (tmp_path / database.name / "things.metadata.json").unlink()
+    file = tmp_path / database.name / "things.bson"
+    said = f"`{database.name}.things` has no metadata in the dump: its options and indexes are not known"
+    for chosen in ([tmp_path], ["--db", database.name, "--collection", "things", file]):
+        ended = quarry("restore-dump", "--uri", server.uri, "--drop", *chosen)
+        assert ended.returncode == 0 and said in ended.stderr.decode()
+        assert list(database.things.find()) == [{"_id": 1}] and set(database.things.index_information()) == {"_id_"}
 
 
 @pytest.mark.parametrize("flags", [[], ["--gzip"]], ids=str)

@@ -177,6 +177,128 @@ def test_the_other_modes(into, collection):
     assert 2 not in found and 3 in found
 
 
+def test_rows_of_empty_fields_are_documents_whatever_ends_the_line(into, collection):
+    blank = {"a": "", "b": ""}
+    for kind, row in (("csv", ","), ("csv", '"",""'), ("csv", '"",'), ("csv", ',""'), ("tsv", "\t")):
+        separator = "\t" if kind == "tsv" else ","
+        for end in ("\n", "\r\n"):
+            # The empty lines are none of these.
+            text = end.join([separator.join("ab"), row, "", separator.join("12"), row, ""])
+            succeed("import", *into, "--type", kind, "--headerline", "--maintainInsertionOrder", "--drop", text=text)
+            assert list(collection.find({}, {"_id": 0})) == [blank, {"a": 1, "b": 2}, blank], (row, end)
+
+
+def test_values_of_upsert_fields_are_no_operators(into, collection):
+    def run(mode, *lines, code=0, fields="k"):
+        collection.delete_many({})
+        collection.insert_many([{"_id": "m", "k": "m"}, {"_id": "z", "k": "z"}, {"_id": "none"}, {"_id": "null", "k": None}])
+        ended = quarry("import", *into, "--mode", mode, "--upsertFields", fields, text="\n".join(lines))
+        assert ended.returncode == code, ended.stderr
+        found = {document["_id"]: document for document in collection.find()}
+        before = {"m": {"_id": "m", "k": "m"}, "z": {"_id": "z", "k": "z"}, "none": {"_id": "none"}, "null": {"_id": "null", "k": None}}
+        changed = {name for name in before if found.pop(name, None) != before[name]}
+        return changed, list(found.values()), ended.stderr
+
+    pattern = '{"$regularExpression": {"pattern": "^z", "options": ""}}'
+    for value in ('{"$gt": "a"}', '{"$exists": true}', '{"$ne": 1}', pattern):
+        line = f'{{"k": {value}, "x": 1}}'
+        assert run("delete", line)[:2] == (set(), []), value
+        for mode in ("upsert", "merge"):
+            changed, new, said = run(mode, line)
+            assert changed == set() and len(new) == 1 and new[0]["x"] == 1 and "k" in new[0], (mode, value, said)
+    # The server takes no such `_id`, which is told by the line; nothing else is changed.
+    operator = '{"_id": {"$gt": "a"}, "x": 1}'
+    assert run("delete", operator, fields="_id")[:2] == (set(), [])
+    for mode in ("upsert", "merge"):
+        changed, new, said = run(mode, operator, code=1, fields="_id")
+        assert changed == set() and new == [] and "line 1: " in said
+    assert "`$expr` would be an operator" in fail("import", *into, "--mode", "delete", "--upsertFields", "$expr", text='{"$expr": [1, 1]}')
+
+
+def test_a_null_is_no_missing_upsert_field(into, collection):
+    before = [{"_id": "none", "j": 1}, {"_id": "null", "j": 1, "k": None}, {"_id": "one", "j": 1, "k": 1}]
+
+    def run(mode, line, code=0, fields="k", there=before):
+        collection.delete_many({})
+        collection.insert_many(there)
+        ended = quarry("import", *into, "--mode", mode, "--upsertFields", fields, text=line)
+        assert ended.returncode == code, ended.stderr
+        found = {document["_id"]: document for document in collection.find()}
+        new = [without_id(document) for name, document in found.items() if isinstance(name, ObjectId) or name == "own"]
+        changed = {document["_id"] for document in there if found.get(document["_id"]) != document}
+        return changed, new
+
+    def without_id(document):
+        return {name: value for name, value in document.items() if name != "_id"}
+
+    null = '{"k": null, "x": 1}'
+    assert run("delete", null) == ({"null"}, [])
+    for mode in ("upsert", "merge"):
+        assert run(mode, null) == ({"null"}, [])
+        assert run(mode, null, there=before[::2]) == (set(), [{"k": None, "x": 1}])
+        # Without the field a document is inserted, with its own `_id` as well.
+        assert run(mode, '{"x": 1}') == (set(), [{"x": 1}])
+        assert run(mode, '{"_id": "own", "x": 1}') == (set(), [{"x": 1}])
+        assert run(mode, '{"_id": "one", "x": 1}', code=1) == (set(), [])
+        # One of two fields finds what has not the other one.
+        assert run(mode, '{"j": 1, "x": 1}', fields="j,k") == ({"none"}, [])
+        assert run(mode, '{"j": 1, "k": null, "x": 1}', fields="j,k") == ({"null"}, [])
+    assert run("delete", null, there=before[::2]) == (set(), [])
+    assert run("delete", '{"x": 1}', code=1) == (set(), [])
+
+
+def test_documents_without_the_upsert_fields_are_met_again(into, collection, tmp_path):
+    file, state = tmp_path / "many.json", tmp_path / "state"
+    good = [json.dumps({"n": n, "text": "x" * 1000, **({"_id": n} if n % 2 else {})}) + "\n" for n in range(6000)]
+    file.write_text("".join(good) + "{\n")
+    for mode in ("upsert", "merge"):
+        flags = [*into, file, "--resume", state, "--mode", mode, "--upsertFields", "key"]
+        file.write_text("".join(good) + "{\n")
+        fail("import", *flags)
+        state_before = json.loads(state.read_text())
+        # As if the run had been killed before it could note what was written.
+        state.write_text(json.dumps(state_before | {"offset": 0, "line": 1, "documents": 0}))
+        file.write_text("".join(good))
+        succeed("import", *flags)
+        assert sorted(document["n"] for document in collection.find()) == list(range(6000))
+        collection.delete_many({})
+
+
+def test_a_flag_without_an_effect_is_refused_by_name(into, collection, tmp_path):
+    collection.insert_one({"_id": 1, "k": 1, "a": 1})
+    # Fields to find a document by ask for an upsert.
+    said = quarry("import", *into, "--upsertFields", "k", text='{"k": 1, "b": 2}\n')
+    assert said.returncode == 0 and "1 documents inserted or replaced" in said.stderr
+    assert list(collection.find()) == [{"_id": 1, "k": 1, "b": 2}]
+    for flags, name in [
+        (["--mode", "insert", "--upsertFields", "k"], "--upsertFields"),
+        (["--ignoreBlanks"], "--ignoreBlanks"),
+        (["--stopOnError", "-j", 4], "--stopOnError"),
+    ]:
+        assert f"import: {name} goes with" in fail("import", *into, "--drop", *flags, text='{"_id": 2}\n')
+    out = tmp_path / "out"
+    for flags, name in [
+        (["--noHeaderLine"], "--noHeaderLine"),
+        (["--type", "csv", "--fields", "k", "--jsonArray"], "--jsonArray"),
+        (["--type", "csv", "--fields", "k", "--jsonFormat", "canonical"], "--jsonFormat"),
+    ]:
+        assert f"export: {name} goes with" in fail("export", *into, "--out", out, *flags)
+    assert not out.exists() and collection.count_documents({}) == 1
+
+
+def test_an_export_of_no_collection_leaves_the_file_that_was_there(into, collection, database, tmp_path):
+    file = tmp_path / "all.json"
+    file.write_text("of yesterday")
+    said = fail("export", *into, "--out", file)
+    assert f"there is no collection `{database.name}.{collection.name}`" in said
+    assert file.read_text() == "of yesterday" and list(tmp_path.iterdir()) == [file]
+    database.create_collection(collection.name)
+    database.create_collection("view", viewOn="nothing", pipeline=[])
+    for name in (collection.name, "view"):
+        succeed("export", *into[:-1], name, "--out", file, "--jsonArray")
+        assert json.loads(file.read_text()) == []
+
+
 def test_what_is_exported_comes_back(into, collection, database, server, tmp_path):
     documents = [
         {"_id": n, "text": "x" * n, "long": Int64(n), "double": float(n), "when": datetime.datetime(2020, 1, 1 + n % 28), "deep": {"list": [n, None]}}

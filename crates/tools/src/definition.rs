@@ -224,6 +224,13 @@ pub fn exists(connection: &mut Connection, namespace: &Namespace) -> Result<bool
     Ok(entry(connection, namespace)?.is_some())
 }
 
+/// Whether something of that name is there that the user may read: one who may not list the database is told of what is the user's own.
+pub fn is_readable(connection: &mut Connection, namespace: &Namespace) -> Result<bool> {
+    let mut command = names_listed(&namespace.collection);
+    command.append("authorizedCollections", true);
+    Ok(first_of(connection, namespace, &command)?.is_some())
+}
+
 /// Whether a view of that name is there.
 pub fn is_view(connection: &mut Connection, namespace: &Namespace) -> Result<bool> {
     let entry = entry(connection, namespace)?;
@@ -231,11 +238,21 @@ pub fn is_view(connection: &mut Connection, namespace: &Namespace) -> Result<boo
 }
 
 fn entry(connection: &mut Connection, namespace: &Namespace) -> Result<Option<Document>> {
-    let command = doc! {
-        "listCollections": 1, "filter": { "name": (namespace.collection.as_str()) }, "nameOnly": true,
-    };
+    first_of(connection, namespace, &names_listed(&namespace.collection))
+}
+
+/// The command that lists the collection of a name, without its options.
+fn names_listed(name: &str) -> Document {
+    doc! { "listCollections": 1, "filter": { "name": name }, "nameOnly": true }
+}
+
+fn first_of(
+    connection: &mut Connection,
+    namespace: &Namespace,
+    command: &Document,
+) -> Result<Option<Document>> {
     let listed = connection
-        .cursor(&namespace.database, &command)
+        .cursor(&namespace.database, command)
         .and_then(quarry_client::Cursor::collect)
         .map_err(Error::server(namespace))?;
     Ok(listed.into_iter().next())

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use quarry_bson::{Document, doc};
+use quarry_client::Connection;
 
 use self::output::{Compression, Form, Output};
 use crate::definition;
@@ -46,14 +47,9 @@ pub struct Export {
         default_value = "json"
     )]
     format: Format,
-    /// Keep every type (`canonical`), or write numbers and dates as people do
-    #[arg(
-        long = "jsonFormat",
-        value_enum,
-        value_name = "FORM",
-        default_value = "relaxed"
-    )]
-    form: Form,
+    /// Keep every type (`canonical`), or write numbers and dates as people do [default: relaxed]
+    #[arg(long = "jsonFormat", value_enum, value_name = "FORM")]
+    form: Option<Form>,
     /// One array instead of a document a line
     #[arg(long = "jsonArray")]
     json_array: bool,
@@ -122,6 +118,7 @@ fn export(options: &Export) -> Result<()> {
     let namespace = Namespace::new(database.as_deref().unwrap_or("test"), &options.collection);
     let command = find(options, fields.as_deref())?;
     let mut connection = server::connect(&settings)?;
+    check_collection(&mut connection, &namespace)?;
     let is_whole = options.query.is_none() && options.limit.is_none() && options.skip.is_none();
     let count = is_whole
         .then(|| definition::count(&mut connection, &namespace))
@@ -160,7 +157,20 @@ fn export(options: &Export) -> Result<()> {
     Ok(())
 }
 
-fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>> {
+/// Refuses to export nothing into the place of a file that is there. Collections of the system are taken as they come: a server does not list all that it
+/// reads.
+fn check_collection(connection: &mut Connection, namespace: &Namespace) -> Result<()> {
+    let is_listed = !namespace.collection.starts_with("system.");
+    match is_listed && !definition::is_readable(connection, namespace)? {
+        true => Err(Error::usage(format!(
+            "there is no collection `{namespace}` that could be read: --db and --collection name the one to export"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Looks whether the flags go with the format.
+fn check(options: &Export) -> Result<()> {
     let is_parquet = options.format == Format::Parquet;
     let has_columns = options.columns_have_types
         || options.overflow.is_some()
@@ -171,11 +181,29 @@ fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>
             "--columnsHaveTypes, --sampleDocuments, --overflow and --compression go with Parquet",
         ));
     }
-    if is_parquet && (options.json_array || options.no_header) {
-        return Err(Error::usage(
-            "--jsonArray and --noHeaderLine do not go with Parquet",
-        ));
+    let is_json = options.format == Format::Json;
+    for (is_given, goes, said) in [
+        (options.json_array, is_json, "--jsonArray goes with JSON"),
+        (
+            options.form.is_some(),
+            is_json,
+            "--jsonFormat goes with JSON",
+        ),
+        (
+            options.no_header,
+            options.format == Format::Csv,
+            "--noHeaderLine goes with CSV",
+        ),
+    ] {
+        if is_given && !goes {
+            return Err(Error::usage(said));
+        }
     }
+    Ok(())
+}
+
+fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>> {
+    check(options)?;
     Ok(match (options.format, fields) {
         (Format::Parquet, fields) => return parquet_output(options, fields),
         (Format::Csv, None) => return Err(Error::usage("CSV needs --fields")),
@@ -183,7 +211,7 @@ fn output(options: &Export, fields: Option<&[String]>) -> Result<Box<dyn Output>
             Box::new(csv_output::CsvOutput::new(fields, !options.no_header))
         }
         (Format::Json, _) => Box::new(json_output::JsonOutput::new(
-            options.form,
+            options.form.unwrap_or(Form::Relaxed),
             options.json_array,
         )),
     })
@@ -246,4 +274,54 @@ fn find(options: &Export, fields: Option<&[String]>) -> Result<Document> {
         }
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        export: Export,
+    }
+
+    fn checked(flags: &str) -> Result<()> {
+        let words = ["export", "--collection", "c"].into_iter();
+        let line = Line::try_parse_from(words.chain(flags.split_whitespace()));
+        check(&line.unwrap().export)
+    }
+
+    #[test]
+    fn a_flag_without_an_effect_is_refused_by_name() {
+        for (flags, said) in [
+            ("--noHeaderLine", "--noHeaderLine goes with CSV"),
+            (
+                "--type parquet --noHeaderLine",
+                "--noHeaderLine goes with CSV",
+            ),
+            ("--type csv --jsonArray", "--jsonArray goes with JSON"),
+            ("--type parquet --jsonArray", "--jsonArray goes with JSON"),
+            (
+                "--type csv --jsonFormat canonical",
+                "--jsonFormat goes with JSON",
+            ),
+            (
+                "--type parquet --jsonFormat relaxed",
+                "--jsonFormat goes with JSON",
+            ),
+        ] {
+            assert_eq!(checked(flags).unwrap_err().to_string(), said, "{flags}");
+        }
+        for flags in [
+            "",
+            "--jsonArray --jsonFormat canonical",
+            "--type csv --noHeaderLine",
+            "--type parquet",
+        ] {
+            assert!(checked(flags).is_ok(), "{flags}");
+        }
+    }
 }

@@ -86,10 +86,16 @@ impl DelimitedFile {
     /// Reads the next record that is no empty line; false at the end.
     fn read(&mut self) -> Result<bool> {
         loop {
+            let before = self.records.text_bytes();
             if !self.records.read(&mut self.record)? {
                 return Ok(false);
             }
-            if self.record.as_slice() != b"\r" {
+            // Fields that are all empty leave the same text as an empty line that ends with CRLF, and so does a quoted one: the carriage return must be
+            // all that was read, in one field.
+            let is_empty_line = self.record.len() == 1
+                && self.record.as_slice() == b"\r"
+                && self.records.text_bytes() == before + 1;
+            if !is_empty_line {
                 return Ok(true);
             }
         }
@@ -199,6 +205,13 @@ impl Records {
     /// The line of the next record.
     fn line(&self) -> u64 {
         self.begin.line + self.reader.position().line() - 1
+    }
+
+    /// Bytes that were read so far, without the line feeds.
+    fn text_bytes(&self) -> u64 {
+        let position = self.reader.position();
+        // Lines are counted from one.
+        (position.byte() + 1).saturating_sub(position.line())
     }
 
     fn place(&self) -> Place {
@@ -334,6 +347,33 @@ mod tests {
         assert_eq!(read(&mut cut), ["3: { a: 1 }", "4: { a: 2 }"]);
         let mut tsv = file("1\t\"x\n", true, Some("a,b"), Place::default()).unwrap();
         assert_eq!(read(&mut tsv), ["1: { a: 1, b: '\"x' }"]);
+    }
+
+    #[test]
+    fn a_record_of_empty_fields_is_a_document_whatever_ends_the_line() {
+        let empty = "{ a: '', b: '' }";
+        for (is_tsv, record, document) in [
+            (false, ",", empty),
+            (false, "\"\",\"\"", empty),
+            (false, "\"\",", empty),
+            (false, ",\"\"", empty),
+            (false, ",,", "{ a: '', b: '', field2: '' }"),
+            (false, "\"\"", "{ a: '' }"),
+            (true, "\t", empty),
+        ] {
+            for end in ["\n", "\r\n"] {
+                let text = [record, "", record, "", "", record].map(|line| line.to_owned() + end);
+                let text = text.concat();
+                let mut records = file(&text, is_tsv, Some("a,b"), Place::default()).unwrap();
+                let expected = [1, 3, 6].map(|line| format!("{line}: {document}"));
+                assert_eq!(read(&mut records), expected, "{text:?}");
+                let cut = text.strip_suffix(end).unwrap();
+                let mut records = file(cut, is_tsv, Some("a,b"), Place::default()).unwrap();
+                assert_eq!(read(&mut records), expected, "{cut:?}");
+            }
+        }
+        let mut blank = file("\r\n\n\r\n\r", false, Some("a,b"), Place::default()).unwrap();
+        assert_eq!(read(&mut blank), [""; 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use quarry_client::{Connection, ConnectionString};
 
 use super::resume::Resume;
 use crate::error::{Error, Result};
-use crate::loader::Failure;
+use crate::loader::{Failure, Target, Verb};
 use crate::namespaces::Namespace;
 use crate::server;
 
@@ -34,14 +34,15 @@ impl Earlier {
     /// Those of the refused documents, by their places among the failures, that are in the collection as they are in the file.
     pub fn written(
         &mut self,
-        namespace: &Namespace,
+        target: &Target,
         failures: &[Failure],
         resume: &Resume,
     ) -> Result<HashSet<usize>> {
         let mut written = HashSet::new();
         let mut others = Vec::new();
         for (place, failure) in failures.iter().enumerate() {
-            let Some(document) = &failure.document else {
+            let refused = failure.document.as_ref();
+            let Some(document) = refused.and_then(|sent| inserted(target.verb, sent)) else {
                 continue;
             };
             match document.get(ID) {
@@ -56,9 +57,9 @@ impl Earlier {
             return Ok(written);
         }
         let ids: Value = others.iter().map(|(_, id, _)| id.clone()).collect();
-        let there = self.find(namespace, ids)?;
+        let there = self.find(&target.namespace, ids)?;
         let equal = others.iter().filter(|(_, id, document)| {
-            there.get(&key(id.as_raw())) == Some(&with_id_first(document.as_raw()))
+            there.get(&key(id.as_raw())) == Some(&with_id_first(*document))
         });
         written.extend(equal.map(|(place, ..)| *place));
         Ok(written)
@@ -87,6 +88,18 @@ impl Earlier {
     }
 }
 
+/// The document that was to be inserted: the statement of another mode has it as the replacement, or in `$set`.
+fn inserted(verb: Verb, sent: &Document) -> Option<RawDocument<'_>> {
+    match verb {
+        Verb::Insert => Some(sent.as_raw()),
+        Verb::Update => {
+            let update = sent.get_document("u")?;
+            Some(update.get_document("$set").unwrap_or(update))
+        }
+        Verb::Delete => None,
+    }
+}
+
 /// An id with its type, as bytes.
 fn key(id: RawValue<'_>) -> Vec<u8> {
     doc! { "_id": (Value::from(id)) }.into_bytes()
@@ -110,6 +123,21 @@ fn with_id_first(document: RawDocument<'_>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_of_each_statement_is_found() {
+        let document = doc! { "_id": 7, "a": 1 };
+        let replaced = doc! { "q": {}, "u": (&document), "upsert": true };
+        let merged = doc! { "q": {}, "u": { "$set": (&document) }, "upsert": true };
+        for (verb, sent, found) in [
+            (Verb::Insert, &document, Some(document.as_raw())),
+            (Verb::Update, &replaced, Some(document.as_raw())),
+            (Verb::Update, &merged, Some(document.as_raw())),
+            (Verb::Delete, &replaced, None),
+        ] {
+            assert_eq!(inserted(verb, sent), found);
+        }
+    }
 
     #[test]
     fn documents_are_equal_as_a_server_stores_them() {

@@ -27,16 +27,7 @@ pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Optio
         .map_or("standard input".to_owned(), |path| {
             format!("`{}`", path.display())
         });
-    let names_fields = options.headerline
-        || options.fields.is_some()
-        || options.field_file.is_some()
-        || options.columns_have_types;
-    if names_fields && !format.has_lines_of_values() {
-        return Err(Error::usage("names of fields go with CSV and TSV"));
-    }
-    if format != Format::Json && (options.json_array || options.legacy) {
-        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
-    }
+    check(options, format)?;
     if format == Format::Parquet {
         return parquet(options, place);
     }
@@ -69,6 +60,26 @@ pub fn open(options: &Import, place: Place) -> Result<(Box<dyn Documents>, Optio
     };
     let documents = delimited::DelimitedFile::new(reader, header, name, place, layout)?;
     Ok((Box::new(documents), bytes))
+}
+
+/// Looks whether the flags go with the format.
+fn check(options: &Import, format: Format) -> Result<()> {
+    let names_fields = options.headerline
+        || options.fields.is_some()
+        || options.field_file.is_some()
+        || options.columns_have_types;
+    if names_fields && !format.has_lines_of_values() {
+        return Err(Error::usage("names of fields go with CSV and TSV"));
+    }
+    if format != Format::Json && (options.json_array || options.legacy) {
+        return Err(Error::usage("--jsonArray and --legacy go with JSON"));
+    }
+    if format == Format::Json && options.ignore_blanks {
+        return Err(Error::usage(
+            "--ignoreBlanks goes with CSV, TSV and Parquet",
+        ));
+    }
+    Ok(())
 }
 
 /// Opens a file of Parquet, whose footer says where everything stands.

@@ -38,7 +38,7 @@ use column_type::Grace;
 use documents::{Documents, Next};
 use earlier::Earlier;
 use resume::{Place, Resume};
-use statement::{Mode, Statements};
+use statement::{ID, Mode, Statements};
 
 /// Failures that are named; the others are counted.
 const NAMED_MAX: u64 = 20;
@@ -93,12 +93,13 @@ pub struct Import {
     /// Read Extended JSON of version 1 and what the shell prints
     #[arg(long)]
     legacy: bool,
-    /// The use of a document: `upsert` replaces the one with the same fields, `merge` sets its fields there, `delete` removes it
-    #[arg(long, value_enum, default_value = "insert")]
-    mode: Mode,
-    /// Fields by which the other modes find a document, separated by commas
-    #[arg(long = "upsertFields", value_name = "NAMES", default_value = "_id")]
-    upsert_fields: String,
+    /// The use of a document: `upsert` replaces the one with the same fields, `merge` sets its fields there, `delete` removes it [default: insert, or
+    /// upsert with --upsertFields]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Fields by which the other modes find a document, separated by commas [default: _id]
+    #[arg(long = "upsertFields", value_name = "NAMES")]
+    upsert_fields: Option<String>,
     /// Remove the collection first
     #[arg(long)]
     drop: bool,
@@ -120,6 +121,16 @@ pub struct Import {
     /// Say nothing but errors
     #[arg(long)]
     quiet: bool,
+}
+
+impl Import {
+    /// The use of a document: fields to find one by ask for an upsert, where no mode is named.
+    fn mode(&self) -> Mode {
+        self.mode.unwrap_or(match self.upsert_fields {
+            Some(_) => Mode::Upsert,
+            None => Mode::Insert,
+        })
+    }
 }
 
 /// A format of files.
@@ -216,16 +227,27 @@ fn check(options: &Import) -> Result<Statements> {
             "--maintainInsertionOrder goes with one connection that writes",
         ));
     }
-    if options.resume.is_some() && options.mode == Mode::Delete {
+    if options.stop_on_error && options.writers.is_some_and(|writers| writers > 1) {
+        return Err(Error::usage(
+            "--stopOnError goes with one connection that writes: leave --numInsertionWorkers out",
+        ));
+    }
+    if options.upsert_fields.is_some() && options.mode() == Mode::Insert {
+        return Err(Error::usage(
+            "--upsertFields goes with --mode upsert, merge or delete, and not with insert",
+        ));
+    }
+    if options.resume.is_some() && options.mode() == Mode::Delete {
         return Err(Error::usage(
             "--resume does not go with --mode delete, which removes another document the second time",
         ));
     }
-    Statements::new(options.mode, &options.upsert_fields)
+    let fields = options.upsert_fields.as_deref().unwrap_or(ID);
+    Statements::new(options.mode(), fields)
 }
 
 fn is_in_order(options: &Import) -> bool {
-    options.maintain_order || options.stop_on_error || options.mode != Mode::Insert
+    options.maintain_order || options.stop_on_error || options.mode() != Mode::Insert
 }
 
 fn done_words(mode: Mode) -> &'static str {
@@ -356,7 +378,7 @@ impl Importer<'_> {
         let mut done = format!(
             "{} documents {}",
             self.imported,
-            done_words(self.options.mode)
+            done_words(self.options.mode())
         );
         if self.left_out > 0 {
             done += &format!(", {} left out", self.left_out);
@@ -383,7 +405,7 @@ impl Importer<'_> {
             let may_be_there = self.resume.may_be_there(outcome.number);
             let written = match &mut self.earlier {
                 Some(earlier) if may_be_there => {
-                    earlier.written(&outcome.target.namespace, &outcome.failures, self.resume)?
+                    earlier.written(&outcome.target, &outcome.failures, self.resume)?
                 }
                 _ => HashSet::new(),
             };
@@ -444,7 +466,64 @@ fn collection_of_file(file: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        import: Import,
+    }
+
+    fn options(flags: &str) -> Import {
+        let words = std::iter::once("import").chain(flags.split_whitespace());
+        Line::try_parse_from(words).unwrap().import
+    }
+
+    #[test]
+    fn fields_to_find_documents_by_ask_for_an_upsert() {
+        for (flags, mode) in [
+            ("", Mode::Insert),
+            ("--upsertFields k", Mode::Upsert),
+            ("--upsertFields k --mode delete", Mode::Delete),
+            ("--mode merge", Mode::Merge),
+        ] {
+            assert_eq!(options(flags).mode(), mode, "{flags}");
+        }
+        let statements = check(&options("--upsertFields k")).unwrap();
+        assert_eq!(statements.verb(), crate::loader::Verb::Update);
+    }
+
+    #[test]
+    fn a_flag_without_an_effect_is_refused_by_name() {
+        for (flags, said) in [
+            (
+                "--mode insert --upsertFields k",
+                "--upsertFields goes with --mode upsert, merge or delete",
+            ),
+            ("--stopOnError -j 4", "--stopOnError goes with one"),
+            (
+                "--maintainInsertionOrder -j 4",
+                "--maintainInsertionOrder goes with one",
+            ),
+        ] {
+            let error = check(&options(flags)).err().unwrap().to_string();
+            assert!(error.starts_with(said), "{flags}: {error}");
+        }
+        assert!(check(&options("--stopOnError -j 1")).is_ok());
+        assert!(check(&options("--mode upsert -j 4")).is_ok());
+        for (flags, said) in [
+            ("--ignoreBlanks", "--ignoreBlanks goes with CSV"),
+            ("--type json --ignoreBlanks", "--ignoreBlanks goes with CSV"),
+            ("--type csv --headerline --legacy", "--jsonArray and"),
+            ("--fields a", "names of fields go with CSV"),
+        ] {
+            let opened = input::open(&options(flags), Place::default());
+            let error = opened.err().unwrap().to_string();
+            assert!(error.starts_with(said), "{flags}: {error}");
+        }
+    }
 
     #[test]
     fn a_file_gives_its_collection_its_name_without_the_last_ending() {

@@ -1,12 +1,12 @@
 //! The use of a document: an insert as it stands, or a statement of `update` or `delete`.
 
 use clap::ValueEnum;
-use quarry_bson::{DocumentBuilder, ObjectId, RawDocument, RawElement};
+use quarry_bson::{DocumentBuilder, ObjectId, RawDocument, RawElement, RawValue};
 
 use crate::error::{Error, Result};
 use crate::loader::Verb;
 
-const ID: &str = "_id";
+pub const ID: &str = "_id";
 
 /// The use that is made of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,6 +36,11 @@ impl Statements {
             .collect();
         if fields.iter().any(String::is_empty) {
             return Err(Error::usage("--upsertFields are names separated by commas"));
+        }
+        if let Some(operator) = fields.iter().find(|name| name.starts_with('$')) {
+            return Err(Error::usage(format!(
+                "--upsertFields are names of fields: `{operator}` would be an operator of the filter"
+            )));
         }
         Ok(Statements { mode, fields })
     }
@@ -74,10 +79,7 @@ impl Statements {
         let mut query = statement.document("q");
         match has_any {
             true => self.append_query(document, &mut query),
-            // It is found by nothing, so that it is inserted.
-            false => {
-                query.append(ID, id);
-            }
+            false => append_query_of_none(document, id, &mut query),
         }
         query.finish();
         match self.mode {
@@ -102,13 +104,23 @@ impl Statements {
         Ok(())
     }
 
+    /// Appends a filter that finds documents with the same values. A value stands behind `$eq`, so that a document or a regular expression is
+    /// compared and not obeyed. A null does not find documents without the field, and neither the other way round.
     fn append_query(&self, document: RawDocument<'_>, query: &mut DocumentBuilder<'_>) {
         for field in &self.fields {
-            // A field that is not there is looked for as null, which finds what has none.
+            let mut condition = query.document(field);
             match document.get_path_element(field) {
-                Some(element) => query.append_renamed(field, element),
-                None => query.append(field, quarry_bson::RawValue::Null),
-            };
+                Some(element) => {
+                    condition.append_renamed("$eq", element);
+                    if matches!(element.value(), RawValue::Null) {
+                        condition.append("$exists", true);
+                    }
+                }
+                None => {
+                    condition.append("$exists", false);
+                }
+            }
+            condition.finish();
         }
     }
 
@@ -116,6 +128,17 @@ impl Statements {
         self.fields
             .iter()
             .any(|field| element.name() == field.as_str())
+    }
+}
+
+/// Appends a filter that finds nothing, so that the document is inserted. One without `_id` gets `id`, and is found by that when it is sent again.
+fn append_query_of_none(document: RawDocument<'_>, id: ObjectId, query: &mut DocumentBuilder<'_>) {
+    if document.contains(ID) {
+        let mut condition = query.document(ID);
+        condition.array("$in").finish();
+        condition.finish();
+    } else {
+        query.append(ID, id);
     }
 }
 
@@ -136,7 +159,7 @@ fn append_with_id(document: RawDocument<'_>, id: ObjectId, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_bson::{Document, doc};
+    use quarry_bson::{Document, doc, extjson};
 
     fn statement(mode: Mode, fields: &str, document: &Document) -> String {
         let mut out = Vec::new();
@@ -172,7 +195,7 @@ mod tests {
                 Mode::Upsert,
                 "a.b",
                 &document,
-                "{ q: { a.b: 2 }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
+                "{ q: { a.b: { $eq: 2 } }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
             ),
             (
                 Mode::Upsert,
@@ -184,15 +207,26 @@ mod tests {
                 Mode::Merge,
                 "_id,c",
                 &document,
-                "{ q: { _id: 1, c: 3 }, u: { $set: { a: { b: 2 } } }, upsert: true }",
+                "{ q: { _id: { $eq: 1 }, c: { $eq: 3 } }, u: { $set: { a: { b: 2 } } }, upsert: true }",
             ),
             (
                 Mode::Merge,
                 "c,d",
                 &without,
-                "{ q: { c: 3, d: null }, u: { $set: {} }, upsert: true }",
+                "{ q: { c: { $eq: 3 }, d: { $exists: false } }, u: { $set: {} }, upsert: true }",
             ),
-            (Mode::Delete, "c", &document, "{ q: { c: 3 }, limit: 1 }"),
+            (
+                Mode::Upsert,
+                "x",
+                &document,
+                "{ q: { _id: { $in: [] } }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
+            ),
+            (
+                Mode::Delete,
+                "c",
+                &document,
+                "{ q: { c: { $eq: 3 } }, limit: 1 }",
+            ),
             (
                 Mode::Delete,
                 "x,y",
@@ -204,5 +238,29 @@ mod tests {
             assert_eq!(shown, said);
         }
         assert!(Statements::new(Mode::Upsert, "a,,b").is_err());
+        let operator = Statements::new(Mode::Upsert, "a,$expr").err();
+        let said = operator.unwrap().to_string();
+        assert!(said.contains("`$expr` would be an operator"), "{said}");
+        assert!(Statements::new(Mode::Upsert, "ref.$id").is_ok());
+    }
+
+    #[test]
+    fn values_are_compared_and_are_no_operators() {
+        let operator = doc! { "_id": { "$gt": "m" }, "k": { "$ne": 1 } };
+        assert_eq!(
+            statement(Mode::Delete, "_id,k", &operator),
+            "{ q: { _id: { $eq: { $gt: 'm' } }, k: { $eq: { $ne: 1 } } }, limit: 1 }"
+        );
+        let text = r#"{"k": {"$regularExpression": {"pattern": "^a", "options": ""}}}"#;
+        let expression = extjson::parse(text).unwrap();
+        assert_eq!(
+            statement(Mode::Delete, "k", &expression),
+            "{ q: { k: { $eq: /^a/ } }, limit: 1 }"
+        );
+        let null = doc! { "k": null };
+        assert_eq!(
+            statement(Mode::Merge, "k", &null),
+            "{ q: { k: { $eq: null, $exists: true } }, u: { $set: {} }, upsert: true }"
+        );
     }
 }

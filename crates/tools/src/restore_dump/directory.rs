@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::namespaces::Namespace;
 use crate::new_file::{NAME_BYTES_MAX, UNFINISHED};
 use crate::progress::Progress;
-use crate::{file_name, metadata, oplog, time_series};
+use crate::{file_name, metadata, oplog, time_series, users};
 
 const DOCUMENTS: &str = ".bson";
 const METADATA: &str = ".metadata.json";
@@ -91,7 +91,7 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
             let files = files_of_documents(root)?;
             let definition = definition(collection, &files)?;
             let from = Namespace::new(database, collection);
-            add(restorer, from, definition, files.documents, &mut plans)?;
+            add(restorer, from, definition, files, &mut plans)?;
         }
         (Some(database), None) => {
             add_directory(restorer, database, files_of(root)?, &mut plans)?;
@@ -107,6 +107,8 @@ fn plans(restorer: &Restorer<'_>) -> Result<Vec<Plan>> {
 
 /// The file of documents that was named, with the metadata beside it.
 fn files_of_documents(path: &Path) -> Result<Files> {
+    // Found missing when it is read, it would be missed behind a collection that was dropped for it.
+    fs::metadata(path).map_err(Error::file(path))?;
     let shown = path.to_string_lossy();
     let stem = shown.strip_suffix(COMPRESSED).unwrap_or(&shown);
     let stem = stem.strip_suffix(DOCUMENTS);
@@ -139,22 +141,19 @@ fn add_directory(
     let (mut buckets, files): (BTreeMap<_, _>, BTreeMap<_, _>) = files
         .into_iter()
         .partition(|(stem, _)| time_series::of_buckets(stem).is_some());
-    for (stem, files) in files {
+    for (stem, mut files) in files {
         let definition = match definition(&stem, &files) {
             // What is left out may well be of a kind that cannot be restored.
             Err(_) if is_left_out(restorer, database, &stem) => continue,
             definition => definition?,
         };
-        let documents = match definition.kind {
-            Kind::Collection | Kind::View => files.documents,
-            Kind::TimeSeries => {
-                let name = time_series::buckets_of(&definition.name);
-                let buckets = buckets.remove(&file_name::of_collection(&name));
-                buckets.and_then(|buckets| buckets.documents)
-            }
-        };
+        if definition.kind == Kind::TimeSeries {
+            let name = time_series::buckets_of(&definition.name);
+            let buckets = buckets.remove(&file_name::of_collection(&name));
+            files.documents = buckets.and_then(|buckets| buckets.documents);
+        }
         let from = Namespace::new(database, &definition.name);
-        add(restorer, from, definition, documents, plans)?;
+        add(restorer, from, definition, files, plans)?;
     }
     for (stem, files) in buckets {
         let series = time_series::of_buckets(&stem).unwrap_or_default();
@@ -172,14 +171,19 @@ fn add(
     restorer: &Restorer<'_>,
     from: Namespace,
     definition: Definition,
-    documents: Option<PathBuf>,
+    files: Files,
     plans: &mut Vec<Plan>,
 ) -> Result<()> {
-    let documents = documents.filter(|_| definition.kind != Kind::View);
-    let plan = restorer.plan(from, definition, documents)?;
-    plan.iter()
-        .for_each(|plan| tell_if_empty(restorer.options, plan));
-    plans.extend(plan);
+    let options = restorer.options;
+    let documents = files.documents.filter(|_| definition.kind != Kind::View);
+    let Some(plan) = restorer.plan(from, definition, documents)? else {
+        return Ok(());
+    };
+    let lacks = lacks(&plan, files.metadata.as_deref(), options)?;
+    if let (Some(lacks), false) = (lacks, options.quiet) {
+        eprintln!("{lacks}");
+    }
+    plans.push(plan);
     Ok(())
 }
 
@@ -239,12 +243,47 @@ fn files_of(directory: &Path) -> Result<BTreeMap<String, Files>> {
     Ok(found)
 }
 
-/// Says that a collection is made without documents, because the dump has its definition alone.
-fn tell_if_empty(options: &RestoreDump, plan: &Plan) {
-    let is_empty = plan.definition.kind != Kind::View && plan.file.is_none();
-    if is_empty && !options.quiet {
-        eprintln!("`{}` has no file of documents in the dump", plan.from);
+/// The words that say which file of a collection the dump lacks. A view has no documents, and users and roles have no options.
+///
+/// # Errors
+/// The collection would be dropped, and no documents restored for those that it has.
+fn lacks(plan: &Plan, metadata: Option<&Path>, options: &RestoreDump) -> Result<Option<String>> {
+    let from = &plan.from;
+    let are_users = users::are_in(plan.to());
+    let Some(metadata) = metadata else {
+        let lacks = format!(
+            "`{from}` has no metadata in the dump: its options and indexes are not known, and it is restored without them"
+        );
+        return Ok((!are_users).then_some(lacks));
+    };
+    if plan.file.is_some() || plan.definition.kind == Kind::View {
+        return Ok(None);
     }
+    if options.drop && !are_users {
+        let what = format!(
+            "the file is missing, and --drop would remove the documents of `{}`: without --drop they stay, and --nsExclude leaves the collection out",
+            plan.to()
+        );
+        let path = path_of_documents(plan, metadata);
+        return Err(Error::damaged(format_args!("`{}`", path.display()), what));
+    }
+    Ok(Some(format!(
+        "`{from}` has no file of documents in the dump"
+    )))
+}
+
+/// The file of the plan's documents, beside its metadata.
+fn path_of_documents(plan: &Plan, metadata: &Path) -> PathBuf {
+    let collection = &plan.from.collection;
+    let mut name = match plan.definition.kind {
+        Kind::TimeSeries => file_name::of_collection(&time_series::buckets_of(collection)),
+        Kind::Collection | Kind::View => file_name::of_collection(collection),
+    };
+    name += DOCUMENTS;
+    if metadata.to_string_lossy().ends_with(COMPRESSED) {
+        name += COMPRESSED;
+    }
+    metadata.with_file_name(name)
 }
 
 /// Whether a dump was writing the file, which has another name when it is whole. A name that is as long as can be may have lost its ending.
@@ -282,7 +321,12 @@ fn definition(stem: &str, files: &Files) -> Result<Definition> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use clap::Parser;
+
     use super::*;
+    use crate::new_file::NewFile;
 
     #[test]
     fn a_dump_that_was_cut_off_is_refused_by_the_file_that_was_being_written() {
@@ -302,5 +346,83 @@ mod tests {
             let error = files_of(directory.path()).err().map(|it| it.to_string());
             assert!(error.is_some_and(|it| it.contains(left) && it.contains("cut off")));
         }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        restore: RestoreDump,
+    }
+
+    /// The plans of a directory, or the error.
+    fn planned(directory: &Path, flags: &str) -> Result<Vec<Plan>> {
+        let words = ["restore-dump", "--dryRun", directory.to_str().unwrap()];
+        let words = words.into_iter().chain(flags.split_whitespace());
+        let options = Line::try_parse_from(words).unwrap().restore;
+        let selection = options.selection.selection().unwrap();
+        plans(&Restorer::new(&options, selection).unwrap())
+    }
+
+    #[test]
+    fn what_has_no_file_of_documents_is_not_dropped_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("shop");
+        fs::create_dir(&directory).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = directory.join(name);
+            let mut file = NewFile::create(&path, name.ends_with(COMPRESSED)).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file.finish().unwrap();
+        };
+        let view = r#"{"options":{"viewOn":"there","pipeline":[]},"type":"view"}"#;
+        let series = r#"{"options":{"timeseries":{"timeField":"t"}},"type":"timeseries"}"#;
+        write("view.metadata.json", view);
+        write("there.metadata.json", "{}");
+        write("there.bson", "");
+        assert_eq!(planned(root.path(), "--drop").unwrap().len(), 2);
+        for (metadata, text, missing) in [
+            ("a%2Fb.metadata.json", "{}", "shop/a%2Fb.bson`"),
+            ("a.metadata.json.gz", "{}", "shop/a.bson.gz`"),
+            (
+                "weather.metadata.json",
+                series,
+                "shop/system.buckets.weather.bson`",
+            ),
+        ] {
+            write(metadata, text);
+            let error = planned(root.path(), "--drop").err().unwrap().to_string();
+            assert!(error.contains(missing), "{error}");
+            assert!(error.contains("the file is missing"), "{error}");
+            assert_eq!(planned(root.path(), "").unwrap().len(), 3);
+            let without = planned(
+                root.path(),
+                "--drop --nsExclude shop.a* --nsExclude shop.w*",
+            );
+            assert_eq!(without.unwrap().len(), 2);
+            fs::remove_file(directory.join(metadata)).unwrap();
+        }
+        let named = planned(&directory.join("gone.bson"), "--drop --db shop -c gone");
+        let error = named.err().unwrap().to_string();
+        assert!(error.contains("shop/gone.bson`"), "{error}");
+    }
+
+    #[test]
+    fn a_collection_without_metadata_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        for database in ["shop", "admin"] {
+            fs::create_dir(root.path().join(database)).unwrap();
+        }
+        fs::write(root.path().join("shop/a.bson"), "").unwrap();
+        fs::write(root.path().join("admin/system.users.bson"), "").unwrap();
+        let words = ["restore-dump", root.path().to_str().unwrap()];
+        let options = Line::try_parse_from(words).unwrap().restore;
+        let plans = planned(root.path(), "").unwrap();
+        let told = |plan: &Plan| lacks(plan, None, &options).unwrap();
+        let [users, collection] = plans.as_slice() else {
+            panic!("{} plans", plans.len());
+        };
+        assert_eq!(told(users), None);
+        let lacks = told(collection).unwrap();
+        assert!(lacks.starts_with("`shop.a` has no metadata"), "{lacks}");
     }
 }
