@@ -21,14 +21,12 @@ use super::thread_bounds::ThreadBounds;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory;
-use crate::pipeline::{Gather, GroupRows, ROW_BYTES_MAX, Show, Source};
+use crate::pipeline::{Gather, GroupRows, Show, Source};
 use crate::plan::{Flow, Parsed, PlanContext, RangeWalk, behind};
 use crate::turns::HelpTurn;
 
 /// The bytes of documents, and of rows, behind which a piece is handed in.
 const PIECE_BYTES: usize = 256 * 1024;
-/// The bytes of rows that one helper has not handed in yet.
-pub(super) const UNSENT_BYTES_MAX: usize = PIECE_BYTES + ROW_BYTES_MAX;
 
 /// The things that a helper thread works with.
 pub(super) struct Helper {

@@ -10,15 +10,15 @@ use std::thread::{self, JoinHandle};
 use quarry_database::{CollectionSnapshot, KeyRange, Operation, add_thread_work};
 use quarry_timing::{Phase, phase};
 
-use super::helper_thread::{Helper, UNSENT_BYTES_MAX};
+use super::helper_thread::Helper;
 use super::key_line::KeyLine;
-use super::parts::{Next, Parts, ROWS_BYTES_MAX};
+use super::parts::{Next, Parts, WAITING_BYTES_MAX};
 use super::reading::Reading;
 use super::thread_bounds::ThreadBounds;
 use crate::error::{Error, Result};
 use crate::interrupts;
 use crate::memory::{self, Charge};
-use crate::pipeline::GatherFor;
+use crate::pipeline::{GatherFor, ROWS_BYTES_MAX};
 use crate::turns::{self, HelpTurn};
 
 /// Helper threads at work. They have ended when this is dropped.
@@ -51,7 +51,7 @@ impl HelperThreads {
         gather: &mut GatherFor<'_>,
     ) -> Result<Help> {
         let seats = seats(bounds);
-        let rows_bytes = ROWS_BYTES_MAX + seats.len() * UNSENT_BYTES_MAX;
+        let rows_bytes = WAITING_BYTES_MAX + seats.len() * ROWS_BYTES_MAX;
         if seats.is_empty() || !memory::has_room(rows_bytes) {
             return Ok(Help::NotNow);
         }
@@ -130,10 +130,13 @@ impl Drop for HelperThreads {
     }
 }
 
+/// The helpers that a pipeline has at most: one thread takes the rows of all, and each takes some of the operation's memory.
+const HELPERS_MAX: usize = 31;
+
 /// The turns of helpers, as many as are to be had; a helper without one does not ask for a processor.
 fn seats(bounds: ThreadBounds) -> Vec<Option<HelpTurn>> {
     let mut seats = Vec::new();
-    while seats.len() < bounds.helpers_max() {
+    while seats.len() < bounds.helpers_max().min(HELPERS_MAX) {
         match turns::help() {
             Some(turn) => seats.push(Some(turn)),
             None if bounds.waits_for_idle => break,

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::pipeline::GroupRows;
 
 /// The bytes of rows that may wait, beside those of one piece for each helper: whoever hands in more gives the rest of its part back.
-pub(super) const ROWS_BYTES_MAX: usize = 8 << 20;
+pub(super) const WAITING_BYTES_MAX: usize = 8 << 20;
 /// Who waits looks as often whether it is to end.
 const WAIT: Duration = Duration::from_millis(5);
 
@@ -150,7 +150,8 @@ impl Parts {
             if state.is_over || (state.frontier.is_none() && !state.is_claiming) {
                 return Ok(None);
             }
-            if !state.is_claiming && state.held_bytes <= ROWS_BYTES_MAX {
+            // So far below the bound a part of common rows is read to its end.
+            if !state.is_claiming && state.held_bytes <= WAITING_BYTES_MAX / 2 {
                 break;
             }
             drop(state);
@@ -161,7 +162,8 @@ impl Parts {
         }
         // The first thread is not to come to an end of the queue, unless it has rows enough to take.
         let is_free = |part: &Queued| matches!(part, Queued::Free(_));
-        let leaves_one = !state.queue.iter().any(is_free) && state.held_bytes <= ROWS_BYTES_MAX / 2;
+        let leaves_one =
+            !state.queue.iter().any(is_free) && state.held_bytes <= WAITING_BYTES_MAX / 4;
         let (mut state, parts) = self.advance(state, snapshot, 1 + usize::from(leaves_one))?;
         let mut parts = parts.into_iter();
         let mut range = parts.next();
@@ -232,7 +234,7 @@ impl Parts {
     pub fn hand_in(&self, number: u64, piece: Piece) -> bool {
         let mut state = self.lock();
         state.held_bytes += piece.rows.held_bytes();
-        let is_enough = state.is_over || state.held_bytes > ROWS_BYTES_MAX;
+        let is_enough = state.is_over || state.held_bytes > WAITING_BYTES_MAX;
         let Some(part) = state.taken(number) else {
             return false;
         };
@@ -451,7 +453,7 @@ mod tests {
         let parts = parts(&snapshot);
         let claimed = parts.claim(&snapshot, || true).unwrap().unwrap();
         let piece = || Piece {
-            rows: GroupRows::of_bytes(ROWS_BYTES_MAX / 4),
+            rows: GroupRows::of_bytes(WAITING_BYTES_MAX / 4),
             docs_examined: 1,
             returned: 1,
         };

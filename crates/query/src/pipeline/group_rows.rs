@@ -5,7 +5,7 @@
 //! document, to find its fields and to look for its group are hundreds.
 //!
 //! Rows wait beside what the operation is charged for, so that they are bounded: a document whose row or key would take more than
-//! `ROW_BYTES_MAX` gets none, and is shown to the stage's own thread instead.
+//! `ROW_BYTES_MAX`, or that would become very many rows, gets none, and is shown to the stage's own thread instead.
 
 use quarry_bson::{DocumentBuilder, RawDocument, RawValue, Value};
 use smallvec::SmallVec;
@@ -22,7 +22,11 @@ const PRESENT: &str = "";
 const MISSING: &str = "m";
 
 /// The bytes that a row, or its key, may take.
-pub const ROW_BYTES_MAX: usize = 1 << 20;
+const ROW_BYTES_MAX: usize = 256 << 10;
+/// The bytes of rows behind which another one is refused: they are taken out between two documents, and one may become many rows.
+const ROWS_BYTES_FULL: usize = 512 << 10;
+/// The bytes that rows take at most.
+pub const ROWS_BYTES_MAX: usize = ROWS_BYTES_FULL + 2 * ROW_BYTES_MAX;
 
 /// The values that the accumulators take of a document, None for Missing.
 pub(super) type Operands<'v> = SmallVec<[Option<RawValue<'v>>; 8]>;
@@ -146,7 +150,7 @@ impl GroupRows {
         key: RawValue<'_>,
         put_values: impl FnOnce(&mut DocumentBuilder<'_>) -> Result<()>,
     ) -> Result<()> {
-        if bytes_of(key) > ROW_BYTES_MAX {
+        if bytes_of(key) > ROW_BYTES_MAX || self.held_bytes() > ROWS_BYTES_FULL {
             return Err(too_large());
         }
         let start = self.values.len();
@@ -226,7 +230,20 @@ mod tests {
         let key = doc! { "a": (large.clone()), "b": large };
         row_of(&mut rows, &key, &[]).unwrap_err();
         assert_eq!((rows.held_bytes(), rows.keys().len()), (held, 1));
-        assert!(held <= 2 * ROW_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_document_that_becomes_very_many_rows_is_refused_before_they_take_much() {
+        let value = "x".repeat(ROW_BYTES_MAX / 3);
+        let mut rows = GroupRows::default();
+        let key = |number: i32| doc! { "a": number };
+        let refused = (0..1000).find(|number| {
+            row_of(&mut rows, &key(*number), &[RawValue::from(value.as_str())]).is_err()
+        });
+        assert!(refused.is_some_and(|rows| rows > 3));
+        assert!(rows.held_bytes() <= ROWS_BYTES_MAX);
+        rows.take();
+        row_of(&mut rows, &key(0), &[RawValue::from(value.as_str())]).unwrap();
     }
 
     /// As many accumulators as a command may have.

@@ -73,7 +73,7 @@ pub use execution::{
     Collections, Execution, Fork, NoCollections, ReadId, Run, RunningStage, Show, Source, SubFind,
     Upstream,
 };
-pub use group_rows::{GroupRows, ROW_BYTES_MAX};
+pub use group_rows::{GroupRows, ROWS_BYTES_MAX};
 pub use leading::Leading;
 pub use parsed::Pipeline;
 pub use read_figures::ReadFigures;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quarry_bson::{RawValue, doc};
 use quarry_journal::archive::{History, Line, Range, Tip};
-use quarry_journal::{Files, RealFiles, SegmentHeader};
+use quarry_journal::{Files, RealFiles};
 use quarry_tools::Progress;
 
 use crate::backup::address::Address;
@@ -200,9 +200,7 @@ fn remove(path: &Path, from: &RepositoryFlags) -> Result<()> {
     for id in repository.ids()? {
         // One that cannot be read may need any of it, and the record numbers of another database say nothing here.
         let backup = repository.manifest(&id)?;
-        let segments = moment::segments_of(&repository, &backup)?;
-        let is_own = |header: &SegmentHeader| header.identity == *history.identity();
-        if segments.is_empty() || !segments.iter().all(is_own) {
+        if moment::identity_of(&repository, &backup)?.as_ref() != Some(history.identity()) {
             return Err(format!(
                 "backup `{id}` is not one of the database whose archive this is: nothing was removed"
             ));

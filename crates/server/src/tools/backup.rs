@@ -119,8 +119,8 @@ fn refuse_strangers(repository: &Repository, copy: &OpenCopy) -> Result<()> {
     let mut newest_first = repository.ids()?.into_iter().rev();
     let known = newest_first.find_map(|id| {
         let manifest = repository.manifest(&id).ok()?;
-        let segments = moment::segments_of(repository, &manifest).ok()?;
-        Some((id, segments.first()?.identity.database))
+        let identity = moment::identity_of(repository, &manifest).ok()??;
+        Some((id, identity.database))
     });
     let Some((id, theirs)) = known else {
         return Ok(());

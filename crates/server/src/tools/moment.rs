@@ -2,9 +2,9 @@
 //! to it begins with.
 
 use quarry_journal::archive::{Cut, History, Line, Moment, Tip};
-use quarry_journal::{SegmentHeader, inspect};
+use quarry_journal::{Identity, SegmentHeader, inspect};
 
-use crate::backup::manifest::{CHUNK_BYTES, Manifest};
+use crate::backup::manifest::{BackedUpFile, CHUNK_BYTES, Manifest};
 use crate::backup::repository::{Failure, Repository, chunk_bytes};
 use crate::process::config::RestoreMoment;
 use crate::process::engine::JOURNAL;
@@ -96,19 +96,22 @@ fn refuse_uncertain(
     }
     let ends_too_early = |tip: &Tip| {
         let is_tips = line.incarnation() == tip.incarnation;
-        match is_named {
-            true => is_tips && moment == Moment::Latest,
-            // The latest line that is there is another one than that which was.
-            false => !is_tips || moment == Moment::Latest,
+        let is_behind_end = moment == Moment::Latest || !cut.is_certain;
+        // The latest line that is there may be another one than that which was.
+        match is_tips {
+            true => is_behind_end,
+            false => !is_named,
         }
     };
     if let Some(tip) = history.lost_tip().filter(ends_too_early) {
         return Err(format!(
-            "pieces of the archive are missing: it had all up to record {} of line {:016x}; `quarry archive verify` names what is missing, and `--line {:016x} --to-lsn {}` goes on to the end of the latest line that is there",
+            "pieces of the archive are missing: it had all up to record {} of line {:016x}; `quarry archive verify` names what is missing, and `--line {:016x}` with `--to-lsn {}` restores what is there of this line",
             tip.lsn,
             tip.incarnation,
             line.incarnation(),
-            cut.lsn
+            line.ranges(history)
+                .last()
+                .map_or(0, |range| range.last_lsn)
         ));
     }
     if let Some(last_lsn) = cut.group_ends_at {
@@ -164,30 +167,38 @@ pub fn goes_on(
     history: &History,
     cut_lsn: u64,
 ) -> std::result::Result<bool, Failure> {
-    let segments = segments_of(repository, backup)?;
+    let segments = segments_of(repository, backup).collect::<std::result::Result<Vec<_>, _>>();
+    let mut segments = segments?;
+    segments.sort_by_key(|header| header.sequence);
     let is_of_database = segments
         .iter()
         .all(|header| header.identity == *history.identity());
     Ok(is_of_database && line.goes_on_from(history, &segments, backup.lsn, cut_lsn))
 }
 
-/// The journal's segments that the backup has, in their order. Each names the database and the engine that it is of.
-pub fn segments_of(
+/// The database and the engine of a backup, as its journal names them; none where it has no journal.
+pub fn identity_of(
     repository: &Repository,
     backup: &Manifest,
-) -> std::result::Result<Vec<SegmentHeader>, Failure> {
-    let mut segments = Vec::new();
-    for file in &backup.files {
-        let is_segment = file.name.starts_with(JOURNAL) && file.name.ends_with(".segment");
-        let Some(chunk) = file.chunks.first().filter(|_| is_segment) else {
-            continue;
-        };
-        let bytes = repository.chunk(*chunk, chunk_bytes(file.bytes, 0))?;
+) -> std::result::Result<Option<Identity>, Failure> {
+    let first = segments_of(repository, backup).next().transpose()?;
+    Ok(first.map(|header| header.identity))
+}
+
+/// The headers of the journal's segments that the backup has.
+fn segments_of(
+    repository: &Repository,
+    backup: &Manifest,
+) -> impl Iterator<Item = std::result::Result<SegmentHeader, Failure>> {
+    let is_segment =
+        |file: &&BackedUpFile| file.name.starts_with(JOURNAL) && file.name.ends_with(".segment");
+    let segments = backup.files.iter().filter(is_segment);
+    let with_chunk = segments.filter_map(|file| Some((file, *file.chunks.first()?)));
+    with_chunk.map(|(file, chunk)| {
+        let bytes = repository.chunk(chunk, chunk_bytes(file.bytes, 0))?;
         let header = inspect::segment_header(&file.name, &bytes);
-        segments.push(header.map_err(|error| error.to_string())?);
-    }
-    segments.sort_by_key(|header| header.sequence);
-    Ok(segments)
+        Ok(header.map_err(|error| error.to_string())?)
+    })
 }
 
 /// A moment as people read it.

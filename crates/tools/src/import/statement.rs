@@ -104,22 +104,25 @@ impl Statements {
         Ok(())
     }
 
-    /// Appends a filter that finds documents with the same values. A value stands behind `$eq`, so that a document or a regular expression is
-    /// compared and not obeyed. A null does not find documents without the field, and neither the other way round.
+    /// Appends a filter that finds documents with the same values. One that a filter would obey stands behind `$eq`, so that it is
+    /// compared. A null does not find documents without the field, and neither the other way round.
     fn append_query(&self, document: RawDocument<'_>, query: &mut DocumentBuilder<'_>) {
         for field in &self.fields {
-            let mut condition = query.document(field);
-            match document.get_path_element(field) {
-                Some(element) => {
-                    condition.append_renamed("$eq", element);
-                    if matches!(element.value(), RawValue::Null) {
-                        condition.append("$exists", true);
-                    }
-                }
-                None => {
-                    condition.append("$exists", false);
-                }
+            let element = document.get_path_element(field);
+            // The server finds a plain `_id` without a plan.
+            if let Some(element) = element.filter(|element| is_plain(element.value())) {
+                query.append_renamed(field, element);
+                continue;
             }
+            let mut condition = query.document(field);
+            if let Some(element) = element {
+                condition.append_renamed("$eq", element);
+            }
+            match element.map(|element| element.value()) {
+                None => condition.append("$exists", false),
+                Some(RawValue::Null) => condition.append("$exists", true),
+                Some(_) => &mut condition,
+            };
             condition.finish();
         }
     }
@@ -128,6 +131,18 @@ impl Statements {
         self.fields
             .iter()
             .any(|field| element.name() == field.as_str())
+    }
+}
+
+/// Whether a filter takes the value for itself, and for nothing beside it.
+fn is_plain(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Document(document) => {
+            let first = document.first();
+            !first.is_some_and(|first| first.name().as_bytes().starts_with(b"$"))
+        }
+        RawValue::Regex(_) | RawValue::Null | RawValue::Undefined => false,
+        _ => true,
     }
 }
 
@@ -195,7 +210,7 @@ mod tests {
                 Mode::Upsert,
                 "a.b",
                 &document,
-                "{ q: { a.b: { $eq: 2 } }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
+                "{ q: { a.b: 2 }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
             ),
             (
                 Mode::Upsert,
@@ -207,13 +222,13 @@ mod tests {
                 Mode::Merge,
                 "_id,c",
                 &document,
-                "{ q: { _id: { $eq: 1 }, c: { $eq: 3 } }, u: { $set: { a: { b: 2 } } }, upsert: true }",
+                "{ q: { _id: 1, c: 3 }, u: { $set: { a: { b: 2 } } }, upsert: true }",
             ),
             (
                 Mode::Merge,
                 "c,d",
                 &without,
-                "{ q: { c: { $eq: 3 }, d: { $exists: false } }, u: { $set: {} }, upsert: true }",
+                "{ q: { c: 3, d: { $exists: false } }, u: { $set: {} }, upsert: true }",
             ),
             (
                 Mode::Upsert,
@@ -221,12 +236,7 @@ mod tests {
                 &document,
                 "{ q: { _id: { $in: [] } }, u: { _id: 1, a: { b: 2 }, c: 3 }, upsert: true }",
             ),
-            (
-                Mode::Delete,
-                "c",
-                &document,
-                "{ q: { c: { $eq: 3 } }, limit: 1 }",
-            ),
+            (Mode::Delete, "c", &document, "{ q: { c: 3 }, limit: 1 }"),
             (
                 Mode::Delete,
                 "x,y",
