@@ -32,12 +32,11 @@ pub(super) fn parse(specification: Specification<'_>) -> Result<Stages> {
     }
     let mut leaves = Vec::new();
     collect(specification, fields, None, &mut leaves).map_err(in_stage)?;
-    refuse_conflicts(&leaves).map_err(in_stage)?;
     let metadata = specification.context.metadata_named();
     let fields = fields.to_owned_document();
     Transform::new(name, fields, Mode::Add, leaves, metadata)
         .map(one)
-        .map_err(in_stage)
+        .map_err(|error| in_stage(conflict(error)))
 }
 
 /// Whether a document is an expression and no sub-object. Fails for one that is both.
@@ -55,22 +54,17 @@ fn is_expression(document: RawDocument<'_>) -> Result<bool> {
     Ok(is_expression)
 }
 
-/// Refuses a field that is set twice, or of which both itself and a part are set.
-fn refuse_conflicts(leaves: &[Leaf]) -> Result<()> {
-    let mut paths: Vec<&FieldPath> = leaves.iter().map(|leaf| &leaf.path).collect();
-    // Whatever begins with a path stands right behind it.
-    paths.sort_by(|one, other| one.as_str().split('.').cmp(other.as_str().split('.')));
-    let conflict = paths.windows(2).find(|pair| pair[0].is_prefix_of(pair[1]));
-    match conflict {
-        None => Ok(()),
-        Some(pair) => {
+/// A collision of paths, by the code that it has for computed fields; any other error as it is.
+fn conflict(error: Error) -> Error {
+    match error.code.0 {
+        31249 | 31250 => {
             let text = format!(
-                "specification contains two conflicting paths. Cannot specify both '{}' and '{}'",
-                pair[1].as_str(),
-                pair[0].as_str()
+                "specification contains two conflicting paths: {}",
+                error.message
             );
-            Err(Error::location(40176, text))
+            Error::location(40176, text)
         }
+        _ => error,
     }
 }
 

@@ -200,10 +200,9 @@ fn read_way<'s>(name: &str, value: RawValue<'s>) -> Result<Way<'s>> {
         (b"method", RawValue::String(method)) if method == "linear" => {
             Ok(Way::Function("$linearFill"))
         }
-        (b"method", _) => {
+        _ => {
             let text = "Method must be either locf or linear";
             Err(Error::location(6_050_202, text))
         }
-        _ => Err(Error::location(6_050_202, "a field is filled by one way")),
     }
 }

@@ -149,6 +149,14 @@ pub fn many_fields(count: i32) -> Document {
     })
 }
 
+/// An `$addFields` with so many fields, each at the end of a path of many parts.
+pub fn deep_fields(count: i32) -> String {
+    let within = "a.b.c.d.e.".repeat(10);
+    let fields = (0..count).map(|n| format!("'{within}f{n}': 1"));
+    let fields = fields.collect::<Vec<_>>().join(", ");
+    format!("[{{$addFields: {{{fields}}}}}]")
+}
+
 /// A `$group` with so many accumulators, each of another field.
 pub fn group_of_firsts(count: i32) -> String {
     let firsts = (0..count).map(|n| format!("a{n}: {{$first: '$f{n}'}}"));

@@ -213,6 +213,10 @@ pub fn table() -> Vec<(&'static str, Work)> {
             again(stages("one", &group_of_firsts(300_000))),
         ),
         (
+            "$addFields with very many deep fields",
+            again(stages("one", &deep_fields(50_000))),
+        ),
+        (
             "$group with lists",
             stages(
                 "arrays",
