@@ -343,6 +343,16 @@ def test_a_repository_is_of_one_database_and_outside_of_it(durable, tmp_path):
     assert not within.parent.exists()
 
 
+def test_a_manifest_that_was_being_written_goes_with_the_next_removal(durable, tmp_path):
+    repository = tmp_path / "repository"
+    create(durable, repository)
+    last = create(durable, repository)[0]
+    (repository / "backups" / f"{last}0.new").write_text("cut off")
+    assert len(succeed("backup", "list", "--from", repository).splitlines()) == 2
+    succeed("backup", "remove", "--from", repository, "--keep", "1")
+    assert [path.name for path in (repository / "backups").iterdir()] == [last]
+
+
 def test_a_backup_gives_way_to_the_server(durable, tmp_path):
     fill(durable)
     begun = begin_slowly(durable, tmp_path / "repository")
