@@ -24,9 +24,9 @@ ROUNDS = int(os.environ.get("QUARRY_BACKUP_ROUNDS", "3"))
 # So many backups are kept beside each other; the oldest is checked and removed for another one.
 KEPT_MAX = 10
 WRITERS = 3
-# So many documents a writer adds in a round at most: beside other work a backup takes minutes, in which writers without a bound
-# make so much data that ten backups of it fill a disk.
-DOCUMENTS_A_ROUND = 1000
+# A writer keeps its last documents alone. Beside other work a backup takes minutes, and ten backups of all that three writers
+# insert meanwhile fill a disk.
+DOCUMENTS_KEPT = 2000
 # So many backups of data that no flush has come by, and whose journal is in one segment; more would end both.
 UNFLUSHED_MAX = 3
 PATIENCE_SECONDS = 60
@@ -68,13 +68,12 @@ def wait_until(is_so):
 
 
 class Writer(threading.Thread):
-    """Inserts numbered documents, as many as it is allowed, and in the same transaction counts them: a copy has both or none. While
-    it may not go on it rests, so that a test of many rounds does not check more documents in each."""
+    """Inserts numbered documents, and in the same transaction counts them and deletes the one that is too old: a copy has all of that
+    or nothing. While it may not go on it rests, so that a check does not run beside its load."""
 
     def __init__(self, uri, name, may_go_on):
         super().__init__(daemon=True)
         self.may_go_on = may_go_on
-        self.allowed = threading.Semaphore(0)
         self.client = MongoClient(uri, serverSelectionTimeoutMS=5000, retryWrites=False)
         self.name = name
         self.acknowledged = 0
@@ -85,24 +84,21 @@ class Writer(threading.Thread):
         things, counts = self.client.load.things, self.client.load.counts
         filler = "x" * 500
         try:
-            while self.allowed.acquire() and self.may_go_on.wait() and not self.is_over:
+            while self.may_go_on.wait() and not self.is_over:
                 number = self.acknowledged
                 with self.client.start_session() as session, session.start_transaction():
                     things.insert_one({"_id": f"{self.name} {number}", "w": self.name, "f": filler}, session=session)
                     count = {"$set": {"n": number + 1}}
                     counts.update_one({"_id": self.name}, count, upsert=True, session=session)
+                    things.delete_one({"_id": f"{self.name} {number - DOCUMENTS_KEPT}"}, session=session)
                 self.acknowledged += 1
         except ConnectionFailure:
             pass
         except Exception as failure:  # told to the test, which ends with it
             self.failure = failure
 
-    def allow(self, documents):
-        self.allowed.release(documents)
-
     def end(self):
         self.is_over = True
-        self.allow(1)
         self.may_go_on.set()
         self.join(PATIENCE_SECONDS)
         assert not self.is_alive() and self.failure is None, self.failure
@@ -134,14 +130,14 @@ def resting(writers):
 
 
 def check_load(port, at_least, at_most):
-    """Of each writer everything up to one of its commits is there, and nothing else."""
+    """Of each writer everything that it kept with one of its commits is there, and nothing else."""
     validate_everything(port)
     with MongoClient(f"mongodb://127.0.0.1:{port}/") as client:
         for name, least in at_least.items():
             counted = (client.load.counts.find_one({"_id": name}) or {"n": 0})["n"]
             assert least <= counted <= at_most[name], (name, least, counted, at_most[name])
             found = {document["_id"] for document in client.load.things.find({"w": name}, {"_id": 1})}
-            assert found == {f"{name} {number}" for number in range(counted)}
+            assert found == {f"{name} {number}" for number in range(max(counted - DOCUMENTS_KEPT, 0), counted)}
 
 
 def acknowledged(writers):
@@ -161,8 +157,6 @@ def test_a_backup_under_load_holds_what_was_acknowledged_before_and_no_part_of_a
         shutil.rmtree(tmp_path / name)
 
     for number in range(ROUNDS):
-        for writer in writers:
-            writer.allow(DOCUMENTS_A_ROUND)
         wait_until(lambda: min(acknowledged(writers).values()) >= 20 * (number + 1))
         before = acknowledged(writers)
         name, all_mb, new_mb = create(durable, repository)
