@@ -694,6 +694,21 @@ def test_a_stream_is_resumed_across_checkpoints_and_restarts_by_default(durable)
                 assert [event["documentKey"]["_id"] for event in events(stream, 2)][-1] == 4
 
 
+def test_a_token_does_not_tell_what_the_journals_groups_are_known_by(durable):
+    with MongoClient(durable.uri) as client, client.test.told.watch() as stream:
+        client.test.told.insert_one({"_id": 1})
+        event = events(stream, 1)[0]
+        tokens = [bytes.fromhex(token["_data"]) for token in (event["_id"], stream.resume_token)]
+    segments = sorted(durable.directory.glob("**/*.segment"))
+    assert segments
+    for segment in segments:
+        # docs/formats/journal.md: the salt is the lower half of the incarnation.
+        salt = segment.read_bytes()[72:76]
+        for token in tokens:
+            assert salt not in token
+            assert salt[::-1] not in token
+
+
 def test_text_that_is_not_utf_8_is_told_as_it_was_stored(watched):
     raw = CodecOptions(document_class=RawBSONDocument)
     texts = watched.changes_of_text.get_collection("texts", codec_options=raw)

@@ -292,7 +292,7 @@ fn a_reader_that_waits_for_a_time_is_resumed_at_that_time() {
     }
     // Another life of the journal may have lost what came before the time.
     let foreign = ChangePoint {
-        incarnation: begun.incarnation + 1,
+        life: begun.life + 1,
         ..begun
     };
     let refused = open(ChangesFrom::Behind(foreign)).err();
@@ -551,7 +551,7 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
     let (_, last) = *events.last().unwrap();
     let others = [
         ChangePoint {
-            incarnation: last.incarnation ^ 1,
+            life: last.life ^ 1,
             ..last
         },
         ChangePoint {
@@ -566,13 +566,13 @@ fn a_place_that_the_journal_does_not_have_is_history_lost() {
         ChangePoint {
             lsn: 0,
             cluster_time: last.cluster_time + (1 << 32),
-            incarnation: 0,
+            life: 0,
             ..last
         },
         ChangePoint {
             lsn: 0,
             cluster_time: last.cluster_time + (1 << 32),
-            incarnation: last.incarnation ^ 1,
+            life: last.life ^ 1,
             ..last
         },
     ];

@@ -12,7 +12,7 @@ use quarry_journal::{LogReader, Payloads};
 use smallvec::SmallVec;
 
 use super::change_event::{ChangeEvent, RecordOps, definition_event, document_event};
-use super::change_point::{ChangePoint, WHOLE_RECORD};
+use super::change_point::{ChangePoint, Lives, WHOLE_RECORD};
 use crate::commit::changes::ChangeKind;
 use crate::commit::commits::Commits;
 use crate::commit::definition_event::{DefinitionKind, RecordDefinition};
@@ -105,6 +105,7 @@ pub enum ChangesRead {
 /// A reader of changes. It may be kept for as long as one likes, and holds a few hundred bytes while it waits.
 pub struct ChangeReader {
     commits: Arc<Commits>,
+    lives: Lives,
     scope: ChangeScope,
     interest: Registration,
     /// Everything before this record was handed out or passed over.
@@ -139,6 +140,7 @@ impl ChangeReader {
         let applied_lsn = commits.path().applied_lsn();
         let mut reader = ChangeReader {
             commits: Arc::clone(commits),
+            lives: Lives::of(commits.journal()),
             scope,
             interest,
             next_lsn: applied_lsn + 1,
@@ -157,7 +159,7 @@ impl ChangeReader {
             ChangesFrom::Behind(point) if point.is_behind_time() => {
                 let journal = commits.journal();
                 let has_come = point.cluster_time <= journal.cluster_time();
-                if !has_come && !is_of_life(&point, journal.incarnation()) {
+                if !has_come && !reader.lives.is_current(&point) {
                     return Err(history_lost());
                 }
                 reader.begin_at_time(point.cluster_time + 1)?;
@@ -195,7 +197,7 @@ impl ChangeReader {
             cluster_time: payloads.cluster_time(),
             index: WHOLE_RECORD,
             lsn: self.next_lsn,
-            incarnation: payloads.incarnation(),
+            life: self.lives.number(payloads.incarnation()),
         }))
     }
 
@@ -209,7 +211,7 @@ impl ChangeReader {
         self.behind = ChangePoint::behind_time(time.saturating_sub(1));
         // Until the time comes, only the life that the reader waits in can tell that nothing was lost before it.
         if self.behind.cluster_time > journal.cluster_time() {
-            self.behind.incarnation = journal.incarnation();
+            self.behind.life = self.lives.current();
         }
         Ok(())
     }
@@ -225,7 +227,7 @@ impl ChangeReader {
         let payloads = payloads
             .filter(|payloads| {
                 payloads.first_lsn() == point.lsn
-                    && payloads.incarnation() == point.incarnation
+                    && self.lives.is_of(&point, payloads.incarnation())
                     && payloads.cluster_time() == point.cluster_time
             })
             .ok_or_else(history_lost)?;
@@ -318,7 +320,7 @@ impl ChangeReader {
             cluster_time: told.cluster_time,
             index: WHOLE_RECORD,
             lsn: told.lsn,
-            incarnation: self.commits.journal().incarnation(),
+            life: self.lives.current(),
         });
         if self.soon_behind.is_none() {
             self.soon_behind = self.latest;
@@ -366,7 +368,7 @@ impl ChangeReader {
                     cluster_time: payloads.cluster_time() + (lsn - payloads.first_lsn()),
                     index: WHOLE_RECORD,
                     lsn,
-                    incarnation: payloads.incarnation(),
+                    life: self.lives.number(payloads.incarnation()),
                 });
             }
         }
@@ -391,12 +393,13 @@ impl ChangeReader {
         }
         let record_time = payloads.cluster_time() + (lsn - payloads.first_lsn());
         let commit_time = self.commit_time;
+        let life = self.lives.number(payloads.incarnation());
         let at = |index: u32| {
             let point = ChangePoint {
                 cluster_time: record_time,
                 index,
                 lsn,
-                incarnation: payloads.incarnation(),
+                life,
             };
             (point, commit_time)
         };
@@ -456,11 +459,6 @@ impl ChangeReader {
         self.skipped = event.point.index + 1;
         Ok(flow)
     }
-}
-
-/// Whether the place was handed out in that life of the journal. A place behind a time names it only where the time had not come.
-fn is_of_life(point: &ChangePoint, incarnation: u64) -> bool {
-    point.incarnation == incarnation && incarnation != 0
 }
 
 fn history_lost() -> Error {

@@ -201,7 +201,7 @@ mod tests {
             cluster_time: 1,
             index: 0,
             lsn: 1,
-            incarnation: 1,
+            life: 1,
         };
         ResumeToken { point, kind }
     }

@@ -158,7 +158,7 @@ mod tests {
             cluster_time,
             index,
             lsn: 9,
-            incarnation: 3,
+            life: 3,
         };
         ResumeToken { point, kind }
     }

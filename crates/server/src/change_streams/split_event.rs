@@ -88,7 +88,7 @@ mod tests {
             cluster_time: 7,
             index: 1,
             lsn: 3,
-            incarnation: 9,
+            life: 9,
         });
         let (large, larger) = ("x".repeat(60), "x".repeat(80));
         let event = doc! {
