@@ -499,6 +499,75 @@ fn a_piece_ends_where_its_index_entries_are_too_many() {
 }
 
 #[test]
+fn a_piece_of_changes_ends_where_its_index_entries_are_too_many() {
+    let (_engine, database) = open();
+    index(&database, doc! { "key": doc! { "a": 1 }, "name": "a_1" }).unwrap();
+    let entries = |id: i32, from: i32| -> Document {
+        let numbers: Vec<i32> = (from..from + 3000).collect();
+        doc! { "_id": id, "a": numbers }
+    };
+    for id in 0..16 {
+        insert(&database, &[entries(id, 0)], true);
+    }
+    let ids: Vec<i32> = (0..16).collect();
+    let mut change = |old: RawDocument<'_>, new: &mut Vec<u8>| match old.get_i32("_id").unwrap() {
+        1 | 10 => Ok(Change::Keep),
+        12 => Err(Error::WriteConflict),
+        id => {
+            new.extend_from_slice(entries(id, 5000).as_bytes());
+            Ok(Change::Update)
+        }
+    };
+    // 6,000 entries a change: the fourth, of the fifth document, comes to 24,000.
+    let first = modify(&database, &ids, &mut change);
+    assert_eq!((first.taken, first.matched, first.modified), (5, 5, 4));
+    assert!(first.error.is_none(), "failed behind the piece");
+    let second = modify(&database, &ids[5..], &mut change);
+    assert_eq!((second.taken, second.matched, second.modified), (4, 4, 4));
+    let third = modify(&database, &ids[9..], &mut change);
+    assert_eq!((third.taken, third.matched, third.modified), (7, 3, 2));
+    assert_eq!(third.error.unwrap().code(), Error::WriteConflict.code());
+    let mut delete = |_: RawDocument<'_>, _: &mut Vec<u8>| Ok(Change::Delete);
+    let deleted = modify(&database, &ids, &mut delete);
+    assert_eq!((deleted.taken, deleted.deleted), (7, 7));
+    assert_eq!(all(&database).len(), 9);
+    assert_valid(&database);
+}
+
+#[test]
+fn a_piece_ends_where_its_index_entries_have_too_many_bytes() {
+    let (_engine, database) = open();
+    let key = doc! { "a": 1, "b": 1 };
+    index(&database, doc! { "key": key, "name": "a_1_b_1" }).unwrap();
+    // A megabyte of entries each.
+    let large = |id: i32| -> Document {
+        let numbers: Vec<i32> = (0..540).collect();
+        doc! { "_id": id, "a": numbers, "b": ("b".repeat(1980).as_str()) }
+    };
+    let documents: Vec<Document> = (0..20).map(large).collect();
+    let first = insert(&database, &documents, true);
+    assert_eq!((first.taken, first.inserted), (8, 8));
+    let second = insert(&database, &documents[8..], true);
+    assert_eq!((second.taken, second.inserted), (8, 8));
+    let ids: Vec<i32> = (0..16).collect();
+    let mut change = |old: RawDocument<'_>, new: &mut Vec<u8>| {
+        let changed = doc! { "_id": (old.get_i32("_id").unwrap()), "a": 1 };
+        new.extend_from_slice(changed.as_bytes());
+        Ok(Change::Replace)
+    };
+    let changed = modify(&database, &ids, &mut change);
+    assert_eq!((changed.taken, changed.modified), (8, 8));
+    let mut delete = |_: RawDocument<'_>, _: &mut Vec<u8>| Ok(Change::Delete);
+    let deleted = modify(&database, &ids, &mut delete);
+    assert_eq!(
+        (deleted.taken, deleted.deleted),
+        (16, 16),
+        "8 of them have few entries"
+    );
+    assert_valid(&database);
+}
+
+#[test]
 fn no_database_is_made_beside_one_whose_name_differs_by_case_alone() {
     let (_, database) = open();
     let operation = Operation::default();

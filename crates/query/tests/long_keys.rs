@@ -396,6 +396,60 @@ fn entries_beyond_all_bounds_are_refused_and_leave_the_server_as_it_was() {
 }
 
 #[test]
+fn what_is_stored_can_be_changed_and_deleted_whatever_its_entries() {
+    let fixture = open();
+    let tags = |count: i32| Value::from((0..count).map(Value::from).collect::<Vec<_>>());
+    let mut large = doc! { "_id": 1, "b": ("y".repeat(1900).as_str()) };
+    large.append("t", tags(25_000));
+    assert_eq!(fixture.insert(&[large]).inserted, 1);
+    fixture.index(doc! { "key": { "t": 1, "b": 1 } }).unwrap();
+    // With those of this one they would be more than a document may have.
+    let refused = fixture.index(doc! { "key": { "b": 1, "t": 1 } });
+    assert_eq!(refused.unwrap_err().code(), 17_280);
+    fixture.index(doc! { "key": { "b": 1 } }).unwrap();
+    let changed = fixture.update(&doc! { "_id": 1 }, &doc! { "$set": { "b": 1 } });
+    assert_eq!((changed.matched, changed.modified), (1, 1));
+    assert_eq!(fixture.delete(&doc! { "_id": 1 }), 1);
+    // Many whose entries fill several pieces.
+    for id in 0..24 {
+        let mut document = doc! { "_id": id, "b": ("z".repeat(1900).as_str()) };
+        document.append("t", tags(1000));
+        assert_eq!(fixture.insert(&[document]).inserted, 1);
+    }
+    let changed = fixture.update(&doc! {}, &doc! { "$set": { "b": 2 } });
+    assert_eq!((changed.matched, changed.modified), (24, 24));
+    assert_eq!(fixture.find(&doc! { "b": 2, "t": 7 }, None, None).len(), 24);
+    assert_eq!(fixture.delete(&doc! {}), 24);
+    assert_eq!(fixture.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn a_capped_collection_lets_go_what_has_many_entries() {
+    let fixture = open();
+    let options = doc! { "capped": true, "size": 300_000 };
+    let (database, operation, namespace) =
+        (&fixture.database, &fixture.operation, &fixture.namespace);
+    database
+        .create_collection(namespace, options.as_raw(), operation, Level::Written)
+        .unwrap();
+    fixture.index(doc! { "key": { "t": 1, "b": 1 } }).unwrap();
+    for id in 0..20 {
+        let tags: Vec<Value> = (0..500i32).map(Value::from).collect();
+        let mut document = doc! { "_id": id, "b": ("z".repeat(1900).as_str()) };
+        document.append("t", Value::from(tags));
+        assert_eq!(fixture.insert(&[document]).inserted, 1);
+    }
+    let lsn = || database.journal().last_lsn();
+    let before = lsn();
+    let large = doc! { "_id": 100, "c": ("c".repeat(295_000).as_str()) };
+    assert_eq!(fixture.insert(&[large]).inserted, 1);
+    assert_eq!(ids(&fixture.find(&doc! {}, None, None)), ["100"]);
+    // A megabyte of entries each, five in a record.
+    assert!(lsn() - before >= 4, "they went in too few records");
+    assert_eq!(fixture.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn a_capped_collection_keeps_long_keys_and_lets_them_go() {
     let fixture = open();
     let options = doc! { "capped": true, "size": 1_000_000, "max": 3 };

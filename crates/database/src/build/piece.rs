@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use crate::build::pace::{Offers, PieceBounds};
 use crate::catalog::collection::{Collection, IndexCatalog};
 use crate::error::Result;
+use crate::index::found_fields::Found;
 use crate::index::key_buffer::KeyBuffer;
 use crate::index::keys::Target;
 use crate::keyspace::ident::Ident;
@@ -35,6 +36,8 @@ use crate::write::unique_check::{Changed, UniqueCheck, lock_hashes};
 /// A piece ends behind the document that fills it, whatever else its bounds are.
 const DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
 const ENTRY_BYTES: usize = 1024 * 1024;
+/// Fewer bytes of entries of one document are none too many, whatever other indexes there are.
+const DOCUMENT_ENTRY_BYTES: usize = 512 * 1024;
 
 /// The indexes that are built, and of which collection.
 #[derive(Clone, Copy)]
@@ -177,10 +180,31 @@ impl<'s> Piece<'s> {
             id,
         };
         let found = index_catalog.keys.extract(document);
+        let begin = self.entries.bytes.len();
+        self.entries.begin_coming();
         for (number, marks) in &mut self.indexes {
             let index = &index_catalog.indexes[*number];
             let keys = &index_catalog.keys;
             *marks |= keys.entries(*number, index, &found, target, &mut self.entries)?;
+        }
+        match self.entries.bytes.len() - begin {
+            0..DOCUMENT_ENTRY_BYTES => Ok(()),
+            bytes => self.refuse_too_many(bytes, &found, target),
+        }
+    }
+
+    /// Refuses a document whose entries, with those that it has in the other indexes, are more than one may have: nobody
+    /// could delete it in one piece.
+    #[cold]
+    fn refuse_too_many(&self, new: usize, found: &Found<'_>, target: Target<'_>) -> Result<()> {
+        let index_catalog = indexes_of(&self.collection);
+        let mut others = KeyBuffer::default();
+        others.begin_coming_beside(new);
+        for (number, index) in index_catalog.indexes.iter().enumerate() {
+            if self.indexes.iter().all(|(built, _)| *built != number) {
+                let keys = &index_catalog.keys;
+                keys.entries_that_go(number, index, found, target, &mut others)?;
+            }
         }
         Ok(())
     }

@@ -459,6 +459,7 @@ impl IndexCatalog {
             return Err(Error::QueryPlanKilled(text));
         };
         let mut keys = KeyBuffer::default();
+        keys.begin_standing();
         let found = self.keys.extract(document);
         self.keys
             .standing_entries(number, index, &found, target, &mut keys)?;

@@ -15,18 +15,56 @@ pub struct Entry {
     pub value: Range<u32>,
 }
 
+/// The bytes that the entries of a document that comes may take, those of all indexes together. A compound index with arrays can
+/// ask for far more than the document has. With this bound a record of the journal holds what goes and what comes of one
+/// change, and its documents.
+const COMING_BYTES_MAX: usize = 80 * 1024 * 1024;
+/// A document that is stored has a bound of its own, so that whatever an index was built over can go again: indexes that are
+/// built see to it (`build::piece`), and the rest of a record is room for what stands beside each entry.
+const STANDING_BYTES_MAX: usize = 192 * 1024 * 1024;
+
 /// Entries of one piece, in a buffer that is kept between pieces.
-#[derive(Default)]
 pub struct KeyBuffer {
     pub bytes: Vec<u8>,
     pub entries: Vec<Entry>,
     pub(crate) bits: TypeBits,
+    /// The document whose entries are made may fill `bytes` up to here.
+    pub(super) bytes_max: usize,
+}
+
+impl Default for KeyBuffer {
+    fn default() -> KeyBuffer {
+        KeyBuffer {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            bits: TypeBits::default(),
+            bytes_max: COMING_BYTES_MAX,
+        }
+    }
 }
 
 impl KeyBuffer {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+        self.bytes_max = COMING_BYTES_MAX;
+    }
+
+    /// From here on the entries are those of another document, which comes.
+    #[inline]
+    pub fn begin_coming(&mut self) {
+        self.bytes_max = self.bytes.len() + COMING_BYTES_MAX;
+    }
+
+    /// Like `begin_coming`, of a document that has so many bytes of entries elsewhere.
+    pub fn begin_coming_beside(&mut self, elsewhere: usize) {
+        self.bytes_max = self.bytes.len() + COMING_BYTES_MAX.saturating_sub(elsewhere);
+    }
+
+    /// From here on the entries are those of another document, which is stored.
+    #[inline]
+    pub fn begin_standing(&mut self) {
+        self.bytes_max = self.bytes.len() + STANDING_BYTES_MAX;
     }
 
     pub fn key(&self, entry: &Entry) -> &[u8] {

@@ -19,9 +19,6 @@ use crate::index::key_buffer::{Entry, KeyBuffer};
 use crate::index::kind::SpecialKeys;
 use crate::keyspace::varint::write_len;
 
-/// The bytes that the entries of one piece may take. A document in a compound index with arrays can ask for far more than it has.
-const ENTRIES_BYTES_MAX: usize = 192 * 1024 * 1024;
-
 const KEYS_TOO_LARGE: ErrorCode = ErrorCode(17_280);
 
 /// The bytes that an entry is taken to need beside its fields, of `VALUE_BYTES` each, when room is made for the entries of a piece.
@@ -289,7 +286,7 @@ fn is_of_index(index: &Index, found: &Found<'_>) -> Result<bool> {
 }
 
 /// Whether key generation failed for what the document is, and would have failed the same way when it was written. Not so where
-/// the entries of a whole piece are too many, this build cannot make the index's keys at all, or the server is short of memory.
+/// its entries are too many, which depends on those of other indexes, this build cannot make the index's keys at all, or the server is short of memory.
 fn refuses_document(error: &Error) -> bool {
     let Error::Invalid { code, .. } = error else {
         return false;
@@ -583,6 +580,7 @@ impl Emit<'_, '_> {
             bytes,
             entries,
             bits,
+            bytes_max,
         } = &mut *self.buffer;
         let fields_end = bytes.len();
         match self.target.id {
@@ -610,15 +608,9 @@ impl Emit<'_, '_> {
             write_len(bytes, self.target.record_key.len());
             bytes.extend_from_slice(self.target.record_key);
         }
-        if bytes.len() > ENTRIES_BYTES_MAX {
+        if bytes.len() > *bytes_max {
             bytes.truncate(start);
-            return Err(Error::invalid(
-                KEYS_TOO_LARGE,
-                format!(
-                    "the keys of index `{}` take more than {ENTRIES_BYTES_MAX} bytes",
-                    self.index.name
-                ),
-            ));
+            return Err(too_large(self.index));
         }
         debug_assert!(
             bytes[start..key_end].starts_with(self.index.prefix.as_bytes())
@@ -648,6 +640,16 @@ impl Emit<'_, '_> {
             format!("cannot index parallel arrays {}", names.join(" ")),
         )
     }
+}
+
+/// The refusal of a document whose index entries outgrow what one may have.
+#[cold]
+fn too_large(index: &Index) -> Error {
+    let message = format!(
+        "the index entries of one document take too many bytes, with those of index `{}`",
+        index.name
+    );
+    Error::invalid(KEYS_TOO_LARGE, message)
 }
 
 /// Whether an `_id` adds nothing to the type bits, so that its entries end in its record key.

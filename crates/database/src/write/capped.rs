@@ -24,8 +24,12 @@ use crate::operation::Operation;
 const RECORD_IDS_KNOWN_MAX: usize = 65_536;
 
 /// A piece removes so many documents at most, as many as MongoDB does. Only a collection whose bounds were changed has more beyond
-/// them; the next pieces remove the rest.
-const TRIMMED_MAX: i64 = 20_000;
+/// them; the next inserts remove the rest.
+pub(super) const TRIMMED_MAX: i64 = 20_000;
+
+/// A piece removes no further document once it has deletes of so many bytes, which are those of index entries nearly all. The next
+/// piece of the same insert goes on.
+const TRIMMED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl Writer {
     /// Holds a capped collection exclusively for an insert of so many bytes, and with its turn if they make a large batch
@@ -133,8 +137,12 @@ impl Writer {
         cursor.first()?;
         let mut keys = KeyBuffer::default();
         let least = piece.documents - TRIMMED_MAX;
-        while is_over(piece) && cursor.valid() && piece.documents > least {
+        let has_room = |piece: &Piece| {
+            piece.documents > least && piece.deletes.bytes_len() < TRIMMED_BYTES_MAX
+        };
+        while is_over(piece) && cursor.valid() && has_room(piece) {
             keys.clear();
+            keys.begin_standing();
             let own = &cursor.key()[collection.prefix.as_bytes().len()..];
             {
                 let target = Target {

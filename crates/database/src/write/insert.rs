@@ -9,12 +9,13 @@ use quarry_journal::{Level, Until};
 use quarry_timing::Phase;
 use smallvec::SmallVec;
 
+use super::capped::TRIMMED_MAX;
 use super::duplicate::duplicate_id;
 use super::latest::Latest;
 use super::piece::Piece;
 use super::unique_check::{Changed, UniqueCheck, is_unique, lock_hashes};
 use super::unit::{Unit, WriteUnit};
-use super::{PIECE_ENTRIES_MAX, Recorded, Writer};
+use super::{Recorded, Writer, entries_fill_piece};
 use crate::catalog::collection::{Capped, Collection, IndexCatalog};
 use crate::catalog::time_series::TimeSeries;
 use crate::catalog::validation::Validation;
@@ -32,8 +33,8 @@ use crate::operation::Operation;
 /// The outcome of an insert: how many documents went in, and which did not.
 #[derive(Debug, Default)]
 pub struct Inserted {
-    /// How many documents the piece has, from the first one on. Those behind them were not looked at: with them it would have
-    /// more than `PIECE_ENTRIES_MAX` index entries, and they begin another piece.
+    /// How many documents the piece has, from the first one on. Those behind them were not looked at: the piece has as many index
+    /// entries as one may have, and they begin another one.
     pub taken: usize,
     /// How many documents went in.
     pub inserted: u64,
@@ -173,8 +174,8 @@ impl Writer {
         }
     }
 
-    /// Trims a capped collection behind a piece that is larger than the bounds: its own first documents go in a second one,
-    /// under the same hold. Returns the LSN, if anything was trimmed.
+    /// Trims a capped collection behind a piece: where it is larger than the bounds, its own first documents go now, and what the
+    /// piece had no room to remove does. All under the same hold. Returns the LSN, if anything was trimmed.
     fn trim_again(
         &self,
         collection: &Arc<Collection>,
@@ -182,15 +183,20 @@ impl Writer {
         capped: Capped,
         level: Level,
     ) -> Result<Option<u64>> {
-        let mut rest = Piece::default();
-        self.trim_capped(collection, index_catalog, capped, &mut rest)?;
-        match self.commit_piece(level, collection, rest, Until::Applied, Recorded::Nothing) {
-            // Nobody knows what the journal holds, of what was inserted as well.
-            Err(unknown @ Error::OutcomeUnknown(_)) => Err(unknown),
-            // What was inserted stays, and is answered so; the next insert trims.
-            Err(_) => Ok(None),
-            trimmed => trimmed,
+        let (mut trimmed, mut lsn) = (0, None);
+        while trimmed < TRIMMED_MAX {
+            let mut rest = Piece::default();
+            self.trim_capped(collection, index_catalog, capped, &mut rest)?;
+            trimmed -= rest.documents;
+            match self.commit_piece(level, collection, rest, Until::Applied, Recorded::Nothing) {
+                // Nobody knows what the journal holds, of what was inserted as well.
+                Err(unknown @ Error::OutcomeUnknown(_)) => return Err(unknown),
+                Ok(Some(committed)) => lsn = Some(committed),
+                // All is within the bounds; or what was inserted stays, and is answered so, and the next insert trims.
+                Ok(None) | Err(_) => break,
+            }
         }
+        Ok(lsn)
     }
 
     /// Stages an insert of documents, each with its `_id` first, in a unit, which makes the collection if there is none;
@@ -508,8 +514,7 @@ impl<'i> InsertPiece<'i> {
             if self.is_cut_at(position) {
                 return Ok(());
             }
-            // A commit hears no killOp.
-            if self.keys.entries.len() >= PIECE_ENTRIES_MAX {
+            if entries_fill_piece(self.keys.entries.len(), self.keys.bytes.len()) {
                 self.end = position;
                 return Ok(());
             }
@@ -542,6 +547,7 @@ impl<'i> InsertPiece<'i> {
         self.index_catalog
             .keys
             .extract_for_all(document, &mut found);
+        self.keys.begin_coming();
         for (number, index) in self.index_catalog.indexes.iter().enumerate() {
             let multikey =
                 self.index_catalog

@@ -70,8 +70,17 @@ pub use unit::{UnitReads, WriteUnit};
 pub const PIECE_DOCUMENTS_MAX: usize = 500;
 /// The bytes that one commit takes at most, unless a single document has more.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
-/// An insert ends its piece once the documents before have so many index entries: 20,000 of them are a commit of some 30 ms.
+/// A piece ends once its documents have so many index entries, those that go and those that come: 20,000 of them are a commit
+/// of some 30 ms, which hears no killOp.
 const PIECE_ENTRIES_MAX: usize = 20_000;
+/// Likewise once they have so many bytes: a few documents with arrays in compound indexes would outgrow a record.
+const PIECE_ENTRIES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Whether a piece with so many index entries, of so many bytes, takes in no further document.
+#[inline]
+fn entries_fill_piece(entries: usize, bytes: usize) -> bool {
+    entries >= PIECE_ENTRIES_MAX || bytes >= PIECE_ENTRIES_BYTES_MAX
+}
 
 /// The statements of a session that a piece holds, as far as they are recorded.
 #[derive(Clone, Copy)]

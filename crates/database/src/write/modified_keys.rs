@@ -6,6 +6,7 @@ use quarry_bson::RawDocument;
 use quarry_timing::Phase;
 use smallvec::SmallVec;
 
+use super::entries_fill_piece;
 use super::latest::Latest;
 use super::modify::{Modified, StagedChange};
 use super::piece::Piece;
@@ -27,8 +28,9 @@ pub(super) struct ModifiedKeys {
 }
 
 impl ModifiedKeys {
-    /// Makes the entries of every staged change; the first one that fails cuts the piece. Fails where the operation is to end:
-    /// then nothing of the piece is written.
+    /// Makes the entries of the staged changes, in order, until they fill the piece: returns the position of the first change
+    /// behind it, if so. The first one that fails cuts the piece. Fails where the operation is to end: then nothing of the piece is
+    /// written.
     pub(super) fn make(
         &mut self,
         collection: &Collection,
@@ -36,23 +38,20 @@ impl ModifiedKeys {
         record_keys: &[Vec<u8>],
         staged: &mut Vec<StagedChange>,
         outcome: &mut Modified,
-    ) -> Result<()> {
+    ) -> Result<Option<usize>> {
         let _key_gen = quarry_timing::phase(Phase::KeyGen);
         if index_catalog.keys.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let failed = staged.iter().enumerate().find_map(|(position, change)| {
-            self.make_one(
-                collection,
-                index_catalog,
-                &record_keys[change.key],
-                position,
-                change,
-            )
-            .err()
-            .map(|error| (position, error))
-        });
-        if let Some((position, error)) = failed {
+        for (position, change) in staged.iter().enumerate() {
+            if self.fill_piece() {
+                return Ok(Some(position));
+            }
+            let record_key = &record_keys[change.key];
+            let made = self.make_one(collection, index_catalog, record_key, position, change);
+            let Err(error) = made else {
+                continue;
+            };
             if error.ends_operation() {
                 return Err(error);
             }
@@ -64,11 +63,17 @@ impl ModifiedKeys {
                 .entries
                 .retain(|entry| (entry.document as usize) < position);
             outcome.error = Some(error);
+            break;
         }
         debug_assert!(self.old.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.new.entries.is_sorted_by_key(|entry| entry.document));
         debug_assert!(self.marks.is_sorted_by_key(|(document, ..)| *document));
-        Ok(())
+        Ok(None)
+    }
+
+    fn fill_piece(&self) -> bool {
+        let entries = self.old.entries.len() + self.new.entries.len();
+        entries_fill_piece(entries, self.bytes_len())
     }
 
     pub(super) fn make_one(
@@ -92,6 +97,8 @@ impl ModifiedKeys {
             record_key: suffix,
             id,
         };
+        self.old.begin_standing();
+        self.new.begin_coming();
         let (mut old_found, mut new_found) = (Found::default(), Found::default());
         index_catalog.keys.extract_into(old, &mut old_found);
         if let Some(new) = new {

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use quarry_bson::RawDocument;
 use quarry_journal::{Level, Until};
+use smallvec::SmallVec;
 
 use super::latest::Latest;
 use super::modified_keys::ModifiedKeys;
@@ -38,6 +39,9 @@ pub enum Change {
 /// The outcome of modifying a piece of records.
 #[derive(Debug, Default)]
 pub struct Modified {
+    /// How many records the piece has looked at, from the first one on; as for an insert, those behind them begin another
+    /// piece. All of them where it has ended with an error.
+    pub taken: usize,
     /// Records that still matched under their lock.
     pub matched: u64,
     /// Documents that were changed.
@@ -157,6 +161,8 @@ struct ModifyPiece<'m> {
     collection: &'m Collection,
     index_catalog: &'m IndexCatalog,
     record_keys: &'m [Vec<u8>],
+    /// The records that match and stay as they are.
+    kept: SmallVec<[usize; 4]>,
     staged: Vec<StagedChange>,
     keys: ModifiedKeys,
     outcome: Modified,
@@ -172,9 +178,13 @@ impl<'m> ModifyPiece<'m> {
             collection,
             index_catalog,
             record_keys,
+            kept: SmallVec::new(),
             staged: Vec::new(),
             keys: ModifiedKeys::default(),
-            outcome: Modified::default(),
+            outcome: Modified {
+                taken: record_keys.len(),
+                ..Modified::default()
+            },
         }
     }
 
@@ -196,13 +206,16 @@ impl<'m> ModifyPiece<'m> {
         let (collection, index_catalog, record_keys) =
             (self.collection, self.index_catalog, self.record_keys);
         let outcome = &mut self.outcome;
-        self.keys.make(
+        let full = self.keys.make(
             collection,
             index_catalog,
             record_keys,
             &mut self.staged,
             outcome,
         )?;
+        if let Some(position) = full {
+            self.end_before(position);
+        }
         let hashes = self.keys.lock_hashes(index_catalog);
         if hashes.is_empty() {
             return Ok(());
@@ -225,6 +238,16 @@ impl<'m> ModifyPiece<'m> {
         Ok(())
     }
 
+    /// Ends the piece before a staged change. What was found of records behind it is found again by the next one.
+    #[cold]
+    fn end_before(&mut self, position: usize) {
+        let end = self.staged[position].key;
+        self.staged.truncate(position);
+        self.kept.retain(|key| *key < end);
+        self.outcome.error = None;
+        self.outcome.taken = end;
+    }
+
     /// The bytes of all new documents and entries.
     fn bytes_len(&self) -> usize {
         let news = self
@@ -243,6 +266,7 @@ impl<'m> ModifyPiece<'m> {
     fn stage(&mut self) -> Piece {
         let mut piece = Piece::default();
         let keeps_pre_images = self.collection.keeps_pre_images;
+        self.outcome.matched = self.kept.len() as u64;
         for (position, change) in self.staged.iter().enumerate() {
             let key = &self.record_keys[change.key];
             self.outcome.matched += 1;
@@ -281,7 +305,7 @@ impl<'m> ModifyPiece<'m> {
             }
             match compute(key, RawDocument::new(&old)?, &mut new) {
                 Ok(Change::NoMatch) => {}
-                Ok(Change::Keep) => outcome.matched += 1,
+                Ok(Change::Keep) => self.kept.push(key),
                 Ok(written @ (Change::Update | Change::Replace)) => {
                     let kind = match written {
                         Change::Update => ChangeKind::Update,

@@ -291,15 +291,32 @@ impl<'t> Target<'t> {
         }
     }
 
-    /// Changes the records with these keys. Without a matcher the key says it all.
+    /// Changes the records with these keys, in as many pieces as their index entries ask for. Without a matcher the key says it
+    /// all.
     pub(super) fn piece(
+        &self,
+        ident: Ident,
+        mut keys: &[Vec<u8>],
+        matcher: Option<&Matcher>,
+        compute: &mut Compute<'_>,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        while !keys.is_empty() && totals.error.is_none() {
+            let taken = self.piece_of_first(ident, keys, matcher, compute, totals)?;
+            keys = &keys[taken..];
+        }
+        Ok(())
+    }
+
+    /// Changes the first of the records with these keys; returns how many it has looked at.
+    fn piece_of_first(
         &self,
         ident: Ident,
         keys: &[Vec<u8>],
         matcher: Option<&Matcher>,
         compute: &mut Compute<'_>,
         totals: &mut Totals,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut change_matching = |document: RawDocument<'_>, out: &mut NewDocument| {
             let details = match matcher {
                 None => MatchDetails::default(),
@@ -323,6 +340,7 @@ impl<'t> Target<'t> {
             &mut change,
         );
         let Modified {
+            taken,
             matched,
             modified,
             deleted,
@@ -332,7 +350,7 @@ impl<'t> Target<'t> {
             // What was committed before is waited for all the same.
             Err(error) if totals.lsn.is_some() => {
                 totals.error = Some(error.into());
-                return Ok(());
+                return Ok(keys.len());
             }
             outcome => outcome?,
         };
@@ -341,7 +359,7 @@ impl<'t> Target<'t> {
         totals.deleted += deleted;
         totals.error = error.map(crate::Error::from);
         totals.lsn = lsn.or(totals.lsn);
-        Ok(())
+        Ok(taken)
     }
 
     /// The record key of the first document that matches, in the wanted order.
