@@ -111,6 +111,12 @@ impl Changes {
         self.details.len() + self.staged.len() * CHANGE_BYTES
     }
 
+    /// Makes room for so many changes of two details each, which have `detail_bytes` together.
+    pub fn reserve(&mut self, changes: usize, detail_bytes: usize) {
+        self.staged.reserve(changes);
+        self.details.reserve(2 * changes * LEN_BYTES + detail_bytes);
+    }
+
     /// Adds a change whose put or delete has that position among its like.
     #[inline]
     pub fn push(&mut self, kind: ChangeKind, position: usize) {

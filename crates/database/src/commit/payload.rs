@@ -106,7 +106,8 @@ impl Header<'_> {
 
     /// The record of a batch.
     pub fn record(&self, batch: &WriteBatch) -> Vec<u8> {
-        let mut record = Vec::with_capacity(96 + batch.bytes_len());
+        let changes = self.changes.map_or(0, Changes::bytes_len);
+        let mut record = Vec::with_capacity(96 + changes + batch.bytes_len());
         self.write(&mut record);
         record.extend_from_slice(batch.as_bytes());
         record

@@ -263,8 +263,41 @@ impl<'m> ModifyPiece<'m> {
         deleted.map(|change| self.record_keys[change.key].as_slice())
     }
 
+    /// Makes room in a piece for the changed documents and what is told of them. Otherwise it grows, and is copied, several times.
+    fn make_room(&self, piece: &mut Piece) {
+        let keeps_pre_images = self.collection.keeps_pre_images;
+        let (mut puts, mut put_bytes, mut deleted_bytes, mut told_bytes) = (0, 0, 0, 0);
+        for change in &self.staged {
+            let key_bytes = self.record_keys[change.key].len();
+            match &change.new {
+                Some(new) => {
+                    puts += 1;
+                    put_bytes += key_bytes + new.len();
+                    told_bytes += change.description.len();
+                }
+                None => {
+                    deleted_bytes += key_bytes;
+                    // Its `_id` is told, which takes about what the key does.
+                    told_bytes += key_bytes + 16;
+                }
+            }
+            if keeps_pre_images {
+                told_bytes += change.old.len();
+            }
+        }
+        let deletes = self.staged.len() - puts;
+        if puts > 0 {
+            piece.puts.reserve(puts, put_bytes);
+        }
+        if deletes > 0 {
+            piece.deletes.reserve(deletes, deleted_bytes);
+        }
+        piece.changes.reserve(self.staged.len(), told_bytes);
+    }
+
     fn stage(&mut self) -> Piece {
         let mut piece = Piece::default();
+        self.make_room(&mut piece);
         let keeps_pre_images = self.collection.keeps_pre_images;
         self.outcome.matched = self.kept.len() as u64;
         for (position, change) in self.staged.iter().enumerate() {
